@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "cpu/thread_team.h"
+#include "device/device.h"
+
+namespace tandem::cpu {
+
+/// Which matrix kernels run. One per process and never chosen by shape, so that one row and many
+/// rows go the same way. Ordered from plain to fast.
+enum class MatrixPath {
+  kPortable,     ///< Highway vectors: AVX2, AVX-512, NEON, ...
+  kAvx512Bf16,   ///< vdpbf16ps
+  kAmxBf16,      ///< 16x16 tiles
+};
+
+const char* matrix_path_name(MatrixPath path);
+/// The fastest path this machine can run (asks the kernel for AMX permission once).
+MatrixPath best_matrix_path();
+
+/// Memory and streams of the host processor for one rank.
+class CpuDevice final : public Device {
+ public:
+  struct Options {
+    int threads_count = 0;  ///< workers of a stream, the caller included; 0: all cores
+    MatrixPath path = best_matrix_path();
+  };
+  /// kInvalidArgument when this machine cannot run `path`.
+  static Result<std::unique_ptr<CpuDevice>> create(Options options);
+
+  DeviceKind kind() const override { return DeviceKind::kCpu; }
+  std::string describe() const override;
+  Result<Buffer> allocate(size_t bytes) override;
+  Result<std::unique_ptr<Stream>> make_stream() override;
+  size_t bytes_available() const override;
+  MatrixPath path() const { return options_.path; }
+
+ protected:
+  void release(void* data, size_t bytes) override;
+
+ private:
+  explicit CpuDevice(Options options) : options_(options) {}
+  Options options_;
+};
+
+/// Runs ops at once on the calling thread and its team. Owns the team and a scratch arena that
+/// grows to the largest op seen (a warm-up step) and then stays: steps allocate nothing.
+class CpuStream final : public Stream {
+ public:
+  CpuStream(int threads_count, MatrixPath path);
+  DeviceKind kind() const override { return DeviceKind::kCpu; }
+  ThreadTeam& team() { return team_; }
+  MatrixPath path() const { return path_; }
+
+  /// Scratch for the running op, 64-byte aligned, undefined contents; valid until the next call.
+  std::byte* scratch(size_t bytes);
+
+ private:
+  ThreadTeam team_;
+  MatrixPath path_;
+  std::unique_ptr<std::byte[]> scratch_;
+  size_t scratch_bytes_ = 0;
+};
+
+/// The stream of a CPU op; a stream of another kind is a defect.
+CpuStream& cpu_stream(Stream& stream);
+
+}  // namespace tandem::cpu
