@@ -97,6 +97,13 @@ struct EngineStatus {
   uint32_t requests_waiting = 0;
   uint32_t pages_used = 0;
   uint32_t pages_total = 0;
+  // Since the start:
+  uint64_t steps = 0;
+  uint64_t preemptions = 0;
+  uint64_t prompt_tokens = 0;     ///< computed; prefix hits are not
+  uint64_t generated_tokens = 0;
+  uint64_t prefix_query_tokens = 0;
+  uint64_t prefix_hit_tokens = 0;
 };
 
 /// What the front end sees of an engine, in this process or behind a channel. Thread-safe.
