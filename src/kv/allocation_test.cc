@@ -14,15 +14,16 @@ namespace {
 std::atomic<uint64_t> allocations_count{0};
 }  // namespace
 
-void* operator new(size_t bytes) {
+// Not inlined: GCC takes a new and a delete of which it can see only one side for a mismatch.
+[[gnu::noinline]] void* operator new(size_t bytes) {
   ++allocations_count;
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
   std::free(memory);
 }
 
