@@ -79,6 +79,33 @@ TEST_P(PrefixIndexTest, MisuseIsCaught) {
 INSTANTIATE_TEST_SUITE_P(Hashes, PrefixIndexTest, testing::Values(xxh3_hash, always_equal),
                          [](const auto& info) { return info.index == 0 ? "Xxh3" : "Equal"; });
 
+struct HashCall {
+  size_t bytes;
+  uint64_t seed;
+  uint64_t key;
+};
+std::vector<HashCall> hash_calls;
+
+uint64_t recorded_hash(std::span<const std::byte> bytes, uint64_t seed) {
+  hash_calls.push_back({bytes.size(), seed, xxh3_hash(bytes, seed)});
+  return hash_calls.back().key;
+}
+
+TEST(PrefixIndex, KeysAreChained) {
+  PrefixIndex index(
+      {.pages_total = 2, .page_tokens = 2, .roots_max = 1, .hash = recorded_hash, .seed = 11});
+  hash_calls.clear();
+  PrefixNode root = index.open_root("salt");
+  ASSERT_TRUE(index.insert(root, Tokens{1, 2}, PageId{0}));
+  ASSERT_TRUE(index.insert(index.node(PageId{0}), Tokens{1, 2}, PageId{1}));
+  ASSERT_EQ(hash_calls.size(), 3u) << "each node is hashed once";
+  EXPECT_EQ(hash_calls[0].bytes, 4u);
+  EXPECT_EQ(hash_calls[0].seed, 11u);
+  EXPECT_EQ(hash_calls[1].bytes, 2 * sizeof(TokenId));
+  EXPECT_EQ(hash_calls[1].seed, hash_calls[0].key) << "a first page's key covers the salt";
+  EXPECT_EQ(hash_calls[2].seed, hash_calls[1].key) << "a page's key covers its parent's";
+}
+
 TEST(ProbeTable, ErasingLosesNothing) {
   constexpr uint32_t kEntries = 20;
   ProbeTable table(kEntries);
