@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <system_error>
 
 #include "io/open_file.h"
 
@@ -32,6 +33,11 @@ Result<std::string> read_file(const std::filesystem::path& path, size_t bytes_ma
   }
   content.resize(filled);
   return content;
+}
+
+bool path_exists(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
 }
 
 }  // namespace tandem::io

@@ -12,4 +12,7 @@ namespace tandem::io {
 /// larger file is an error and is not read. Weights are mapped instead (mapped_file.h).
 Result<std::string> read_file(const std::filesystem::path& path, size_t bytes_max);
 
+/// Whether something is at the path, after following links. False also when that cannot be told.
+bool path_exists(const std::filesystem::path& path);
+
 }  // namespace tandem::io

@@ -53,5 +53,17 @@ TEST(ReadFile, TheSizeOfAFileIsOnlyAHint) {
   EXPECT_EQ(read_file("/proc/self/status", 5).error().code, Code::kResourceExhausted);
 }
 
+TEST(PathExists, FollowsLinks) {
+  ScratchFolder folder;
+  const std::filesystem::path file = folder.write("a", "");
+  std::filesystem::create_symlink(file, folder.path() / "link");
+  std::filesystem::create_symlink(folder.path() / "absent", folder.path() / "broken");
+  EXPECT_TRUE(path_exists(file));
+  EXPECT_TRUE(path_exists(folder.path()));
+  EXPECT_TRUE(path_exists(folder.path() / "link"));
+  EXPECT_FALSE(path_exists(folder.path() / "broken"));
+  EXPECT_FALSE(path_exists(folder.path() / "absent"));
+}
+
 }  // namespace
 }  // namespace tandem::io

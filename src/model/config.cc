@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "model/eos_ids.h"
 #include "model/json_fields.h"
 #include "model/rope_config.h"
 
@@ -113,18 +114,6 @@ Result<DType> parse_dtype(const JsonFields& fields) {
                                                 "; supported are bfloat16, float16 and float32");
   }
   return DType::kBF16;
-}
-
-Result<std::vector<int32_t>> parse_eos(const JsonFields& fields, int64_t vocab_size) {
-  const Range range{0, vocab_size - 1};
-  const Json* value = fields.find("eos_token_id");
-  std::vector<int64_t> ids;
-  if (value != nullptr && value->is_array()) {
-    ids = *TANDEM_TRY(fields.integers("eos_token_id", range));
-  } else if (value != nullptr) {
-    ids.push_back(*TANDEM_TRY(fields.integer("eos_token_id", range)));
-  }
-  return std::vector<int32_t>(ids.begin(), ids.end());
 }
 
 Result<void> parse_attention_shape(const JsonFields& text, const FamilyDefaults& defaults,
@@ -244,7 +233,7 @@ Result<ModelConfig> parse_nodes(const JsonFields& root, const JsonFields& text) 
   const bool has_dtype = text.has("dtype") || text.has("torch_dtype");
   config.checkpoint_dtype = TANDEM_TRY(parse_dtype(has_dtype ? text : root));
   config.eos_token_ids =
-      TANDEM_TRY(parse_eos(text.has("eos_token_id") ? text : root, config.vocab_size));
+      TANDEM_TRY(parse_eos_ids(text.has("eos_token_id") ? text : root, config.vocab_size));
   config.rope = TANDEM_TRY(parse_rope_config(
       text,
       {.head_dim = config.head_dim, .max_position_embeddings = config.max_position_embeddings}));
