@@ -1,5 +1,5 @@
 // Goal: no text crashes, hangs or overflows the config parser, and what it accepts keeps its
-// promises. Start it with the config files of models/ as a corpus.
+// promises. Start it with fuzz_corpus/config.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

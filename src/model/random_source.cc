@@ -1,5 +1,6 @@
 #include "model/random_source.h"
 
+#include <algorithm>
 #include <cmath>
 #include <new>
 #include <span>
@@ -29,10 +30,16 @@ void fill_uniform(std::span<bf16> values, uint64_t key, float center, float devi
   // A uniform value of [-a, a] has deviation a / sqrt(3). One draw gives four values of 16 bits,
   // twice the precision of a bf16.
   const float unit = deviation * std::sqrt(3.0f) / 32768.0f;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const uint64_t draw = mix(key + (i / 4) * kStep);
-    const auto bits = static_cast<uint16_t>(draw >> (16 * (i % 4)));
-    values[i] = to_bf16(center + (static_cast<float>(bits) - 32767.5f) * unit);
+  const auto value_of = [&](uint64_t bits) {
+    return to_bf16(center + (static_cast<float>(bits & 0xffff) - 32767.5f) * unit);
+  };
+  uint64_t counter = key;
+  for (size_t i = 0; i < values.size(); i += 4, counter += kStep) {
+    uint64_t draw = mix(counter);
+    for (bf16& value : values.subspan(i, std::min<size_t>(4, values.size() - i))) {
+      value = value_of(draw);
+      draw >>= 16;
+    }
   }
 }
 

@@ -1,7 +1,8 @@
 // Goal: no file crashes, hangs or overflows the safetensors header parser, and every tensor it
 // accepts lies inside the file.
 // Method: the input is a whole file; so that most inputs pass the length prefix, a first byte with
-// its lowest bit set makes the rest the header text of a file without a prefix of its own.
+// its lowest bit set makes the rest the header text of a file without a prefix of its own. Start it
+// with fuzz_corpus/safetensors.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
