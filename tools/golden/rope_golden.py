@@ -29,6 +29,12 @@ CASES = [
                          "mscale_all_dim": 0.707}),
     ("yarn_null_factor", 64, {"rope_type": "yarn", "rope_theta": 1e4, "factor": None,
                               "original_max_position_embeddings": 8192}),
+    # The ends of the ramp lie outside the head and are clamped.
+    ("yarn_low_clamped", 64, {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0,
+                              "original_max_position_embeddings": 64}),
+    ("yarn_high_clamped", 64, {"rope_type": "yarn", "rope_theta": 50.0, "factor": 4.0,
+                               "original_max_position_embeddings": 131072,
+                               "beta_fast": 2000.0}),
 ]
 
 
