@@ -1,0 +1,1 @@
+"""The verbs of ./x. One module per concern; standard library only."""

@@ -1,0 +1,80 @@
+"""Configuring, building, running ctest, and starting the program that was built."""
+
+from pathlib import Path
+
+from x import packages
+from x.shell import ROOT, Failed, jobs_count, replace_process, run
+
+# ctest's own limit per test executable: far above what any takes, so that a hang ends.
+TEST_SECONDS_MAX = 600
+
+
+def folder(preset: str) -> Path:
+    return ROOT / "build" / preset
+
+
+def configure(preset: str) -> None:
+    """Runs CMake when the preset has no build files or older ones; Ninja sees to the rest."""
+    ninja = folder(preset) / "build.ninja"
+    presets = ROOT / "CMakePresets.json"
+    if not ninja.exists() or ninja.stat().st_mtime < presets.stat().st_mtime:
+        run(["cmake", "--preset", preset])
+
+
+def build(preset: str, targets: list[str] | None = None) -> None:
+    try:
+        configure(preset)
+        command = ["cmake", "--build", "--preset", preset, "--parallel", str(jobs_count())]
+        run(command + (["--target", *targets] if targets else []))
+    except Failed as failure:
+        names = packages.missing()
+        if names:
+            hint = f"missing packages ({' '.join(names)}): run ./x setup"
+            raise Failed(f"{failure}\n{hint}") from None
+        raise
+
+
+def ctest(preset: str, *arguments: str, environment: dict[str, str] | None = None) -> None:
+    """One test executable after another: they use all cores themselves, and time some things."""
+    command = ["ctest", "--test-dir", str(folder(preset).relative_to(ROOT)), "--no-tests=error"]
+    command += ["--output-on-failure", "--timeout", str(TEST_SECONDS_MAX), *arguments]
+    run(command, environment=environment)
+
+
+def sanitized_ctest(preset: str) -> None:
+    """Without the benchmarks, which measure nothing under a sanitizer."""
+    options = {
+        "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+    }
+    ctest(preset, "--label-exclude", "^bench$", environment=options)
+
+
+def program() -> str:
+    """Builds the release program and returns its path."""
+    if not (ROOT / "apps/CMakeLists.txt").exists():
+        raise Failed("this checkout has no apps/ folder, so there is no tandem program to run")
+    build("release", ["tandem"])
+    return str(folder("release") / "apps/tandem")
+
+
+def serve_arguments(arguments: list[str]) -> list[str]:
+    """`tandem serve` of what the user asked for; defaults only for what is not said."""
+    has_model = bool(arguments) and not arguments[0].startswith("-")
+    result = ["serve"] + ([] if has_model else ["models/tiny-moe"]) + arguments
+    for option, value in (("--host", "127.0.0.1"), ("--port", "8000")):
+        if not any(word == option or word.startswith(option + "=") for word in arguments):
+            result += [option, value]
+    return result
+
+
+def serve(arguments: list[str]) -> None:
+    packages.setup(("build",))
+    path = program()
+    replace_process([path, *serve_arguments(arguments)])
+
+
+def bench(arguments: list[str]) -> None:
+    path = program()
+    replace_process([path, "bench", *(arguments or ["engine"])])

@@ -1,0 +1,103 @@
+"""`./x test`: every check in order, the cheap ones first, and a table of what each took."""
+
+import subprocess
+import sys
+import time
+import unittest
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from x import build, fuzzers, packages, sources, tidy
+from x.shell import ROOT, Failed
+
+FUZZ_SECONDS = 10  # per fuzzer: long enough to replay the seeds and try some 100k inputs
+
+
+@dataclass(frozen=True)
+class Stage:
+    name: str
+    action: Callable[[], None]
+    again: str  # the command that repeats just this stage
+
+
+def tidy_checkout() -> None:
+    findings = tidy.run(ROOT)
+    for finding in findings:
+        print(finding)
+    if findings:
+        raise Failed(f"{len(findings)} findings")
+    print("no findings")
+
+
+def test_tools() -> None:
+    """The unit tests of ./x itself."""
+    tools = ROOT / "tools"
+    suite = unittest.defaultTestLoader.discover(str(tools / "x"), "*_test.py", str(tools))
+    if not unittest.TextTestRunner(verbosity=1).run(suite).wasSuccessful():
+        raise Failed("a unit test of tools/x failed")
+
+
+def end_to_end() -> None:
+    """unittest files in tests/e2e (test_*.py or *_test.py), in a process of their own."""
+    if not (ROOT / "tests/e2e").is_dir():
+        print("there is no tests/e2e")
+        return
+    command = [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/e2e"]
+    done = subprocess.run(
+        [*command, "-p", "*test*.py"], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    )
+    print(done.stderr, end="")
+    if done.returncode != 0:
+        raise Failed("an end-to-end test failed")
+    if "Ran 0 tests" in done.stderr:
+        raise Failed("tests/e2e exists but holds no unittest.TestCase that was found")
+
+
+def all_stages() -> list[Stage]:
+    return [
+        Stage("tidy", tidy_checkout, "./x tidy"),
+        Stage("tools", test_tools, "./x tidy --self-test"),
+        Stage("format", lambda: sources.format_sources(check_only=True), "./x format --check"),
+        Stage("build release", lambda: build.build("release"), "./x build release"),
+        Stage("headers", sources.check_headers, "./x headers"),
+        Stage("test release", lambda: build.ctest("release"), "./x test FILTER"),
+        Stage("end to end", end_to_end, "python3 -m unittest discover -s tests/e2e -p '*test*.py'"),
+        Stage("build asan", lambda: build.build("asan"), "./x build asan"),
+        Stage("test asan", lambda: build.sanitized_ctest("asan"), "ctest --test-dir build/asan"),
+        Stage("fuzz", lambda: fuzzers.run_all(FUZZ_SECONDS), "./x fuzz"),
+    ]
+
+
+def table(rows: list[tuple[str, float, str]]) -> str:
+    width = max(len(name) for name, _, _ in rows)
+    lines = [f"{name:<{width}}  {seconds:7.1f} s  {result}" for name, seconds, result in rows]
+    lines.append(f"{'total':<{width}}  {sum(seconds for _, seconds, _ in rows):7.1f} s")
+    return "\n".join(lines)
+
+
+def run_stages(stages: list[Stage]) -> None:
+    """Runs stages up to the first that fails; the table is the last thing printed before it."""
+    rows = []
+    failure = None
+    for stage in stages:
+        print(f"\n== {stage.name}", flush=True)
+        start = time.monotonic()
+        try:
+            stage.action()
+        except Failed as problem:
+            failure = Failed(f"stage '{stage.name}' failed: {problem}\nagain: {stage.again}")
+        rows.append((stage.name, time.monotonic() - start, "FAILED" if failure else "ok"))
+        if failure:
+            break
+    print("\n" + table(rows), flush=True)
+    if failure:
+        raise failure
+
+
+def test(name_filter: str | None) -> None:
+    if name_filter is not None:
+        build.build("release")
+        build.ctest("release", "--tests-regex", name_filter)
+        return
+    packages.setup()
+    run_stages(all_stages())

@@ -1,0 +1,65 @@
+"""Goal: the verbs read their inputs as documented and stop at the first failure.
+Method: pure parts called directly; stages that record what ran.
+"""
+
+import contextlib
+import io
+import unittest
+
+from x import build, packages, stages
+from x.shell import ROOT, Failed
+
+
+class PackagesTest(unittest.TestCase):
+    def test_committed_list(self):
+        listed = packages.parse((ROOT / "tools/packages.txt").read_text())
+        self.assertEqual(listed["g++"], "build")
+        self.assertEqual(listed["clang-19"], "check")
+
+    def test_bad_line_is_named(self):
+        with self.assertRaisesRegex(Failed, "packages.txt:2"):
+            packages.parse("cmake build\nninja-build\n")
+        with self.assertRaisesRegex(Failed, "packages.txt:1"):
+            packages.parse("cmake sometimes\n")
+
+
+class ServeTest(unittest.TestCase):
+    def test_defaults_give_way(self):
+        host, port = ["--host", "127.0.0.1"], ["--port", "8000"]
+        for given, expected in (
+            ([], ["serve", "models/tiny-moe", *host, *port]),
+            (["--port", "9"], ["serve", "models/tiny-moe", "--port", "9", *host]),
+            (["--host=::1", "--port=9"], ["serve", "models/tiny-moe", "--host=::1", "--port=9"]),
+            (["folder", "--dtype", "f32"], ["serve", "folder", "--dtype", "f32", *host, *port]),
+        ):
+            self.assertEqual(build.serve_arguments(given), expected)
+
+
+class StagesTest(unittest.TestCase):
+    def run_quietly(self, actions: dict) -> str:
+        output = io.StringIO()
+        made = [stages.Stage(name, action, f"again {name}") for name, action in actions.items()]
+        with contextlib.redirect_stdout(output):
+            try:
+                stages.run_stages(made)
+            except Failed as failure:
+                return f"{output.getvalue()}\nfailure: {failure}"
+        return output.getvalue()
+
+    def test_table_of_a_good_run(self):
+        text = self.run_quietly({"first": lambda: None, "second": lambda: None})
+        self.assertRegex(text, r"first +0\.0 s  ok\nsecond +0\.0 s  ok\ntotal +0\.0 s\n$")
+
+    def test_stops_at_the_first_failure(self):
+        def fail() -> None:
+            raise Failed("two of three")
+
+        ran = []
+        text = self.run_quietly({"good": lambda: None, "bad": fail, "later": lambda: ran.append(1)})
+        self.assertEqual(ran, [])
+        self.assertRegex(text, r"bad +0\.0 s  FAILED\n")
+        self.assertIn("failure: stage 'bad' failed: two of three\nagain: again bad", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
