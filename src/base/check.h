@@ -10,9 +10,9 @@ namespace tandem::internal {
 
 /// Stops the process when a defect of this program shows: `TANDEM_CHECK(a == b, "why")`. Stays on
 /// in release. Never for what a client, peer, file or device can cause: that is an Error.
-#define TANDEM_CHECK(condition, ...)                                                           \
-  (static_cast<bool>(condition)                                                                \
-       ? static_cast<void>(0)                                                                  \
+#define TANDEM_CHECK(condition, ...)                                                             \
+  (static_cast<bool>(condition)                                                                  \
+       ? static_cast<void>(0)                                                                    \
        : ::tandem::internal::check_failed(#condition, ::std::string_view{__VA_ARGS__}, __FILE__, \
                                           __LINE__))
 

@@ -12,16 +12,16 @@ namespace tandem {
 
 /// What kind of failure an Error is. The server maps these to HTTP statuses.
 enum class Code {
-  kInvalidArgument,    ///< The caller's input is wrong; it must change before a retry.
-  kNotFound,           ///< A named file, model or tensor does not exist.
-  kFailedPrecondition, ///< Right input, wrong state (draining, not loaded).
-  kResourceExhausted,  ///< A stated limit is reached (queue, memory, pages).
-  kDeadlineExceeded,   ///< Time ran out.
-  kCancelled,          ///< The caller gave up.
-  kUnavailable,        ///< A peer or device is gone; a retry may succeed.
-  kDataLoss,           ///< Stored or received bytes are damaged.
-  kUnimplemented,      ///< Valid, but not supported here.
-  kInternal,           ///< A defect of ours that was caught.
+  kInvalidArgument,     ///< The caller's input is wrong; it must change before a retry.
+  kNotFound,            ///< A named file, model or tensor does not exist.
+  kFailedPrecondition,  ///< Right input, wrong state (draining, not loaded).
+  kResourceExhausted,   ///< A stated limit is reached (queue, memory, pages).
+  kDeadlineExceeded,    ///< Time ran out.
+  kCancelled,           ///< The caller gave up.
+  kUnavailable,         ///< A peer or device is gone; a retry may succeed.
+  kDataLoss,            ///< Stored or received bytes are damaged.
+  kUnimplemented,       ///< Valid, but not supported here.
+  kInternal,            ///< A defect of ours that was caught.
 };
 
 const char* code_name(Code code);
@@ -111,9 +111,9 @@ T take(Result<T>& result) {
 }  // namespace tandem
 
 /// `auto x = TANDEM_TRY(f());` is f's value, or returns f's Error from the enclosing function.
-#define TANDEM_TRY(...)                                         \
-  __extension__({                                               \
-    auto tandem_try_result = (__VA_ARGS__);                     \
+#define TANDEM_TRY(...)                                            \
+  __extension__({                                                  \
+    auto tandem_try_result = (__VA_ARGS__);                        \
     if (!tandem_try_result.ok()) return tandem_try_result.error(); \
-    ::tandem::internal::take(tandem_try_result);                \
+    ::tandem::internal::take(tandem_try_result);                   \
   })

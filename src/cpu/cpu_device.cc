@@ -43,16 +43,16 @@ MatrixPath best_matrix_path() {
 
 Result<std::unique_ptr<CpuDevice>> CpuDevice::create(Options options) {
   if (options.threads_count < 0 || options.threads_count > 1024) {
-    return make_error(Code::kInvalidArgument,
-                      fmt::format("{} CPU threads: use 1 to 1024, or 0 for all cores",
-                                  options.threads_count));
+    return make_error(
+        Code::kInvalidArgument,
+        fmt::format("{} CPU threads: use 1 to 1024, or 0 for all cores", options.threads_count));
   }
   if (options.threads_count == 0) options.threads_count = usable_cores();
   if (options.path > best_matrix_path()) {
-    return make_error(Code::kInvalidArgument,
-                      fmt::format("this processor cannot run the {} matrix path; its best is {}",
-                                  matrix_path_name(options.path),
-                                  matrix_path_name(best_matrix_path())));
+    return make_error(
+        Code::kInvalidArgument,
+        fmt::format("this processor cannot run the {} matrix path; its best is {}",
+                    matrix_path_name(options.path), matrix_path_name(best_matrix_path())));
   }
   return std::unique_ptr<CpuDevice>(new CpuDevice(options));
 }
@@ -71,7 +71,9 @@ Result<Buffer> CpuDevice::allocate(size_t bytes) {
   return Buffer(this, data, bytes);
 }
 
-void CpuDevice::release(void* data, size_t) { std::free(data); }
+void CpuDevice::release(void* data, size_t) {
+  std::free(data);
+}
 
 Result<std::unique_ptr<Stream>> CpuDevice::make_stream() {
   return std::unique_ptr<Stream>(new CpuStream(options_.threads_count, options_.path));

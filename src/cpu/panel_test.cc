@@ -38,8 +38,8 @@ struct Operands {
       for (int64_t c = 0; c < kPanelColumns; ++c) {
         float& value = w[static_cast<size_t>(i)][static_cast<size_t>(c)];
         value = normal(generator);
-        const int64_t at = dtype == DType::kF32 ? i * kPanelColumns + c
-                                                : (i / 2 * kPanelColumns + c) * 2 + i % 2;
+        const int64_t at =
+            dtype == DType::kF32 ? i * kPanelColumns + c : (i / 2 * kPanelColumns + c) * 2 + i % 2;
         put(panel_bytes.data() + static_cast<size_t>(at) * element, value);
       }
     }
@@ -72,8 +72,8 @@ TEST(Panel, EqualsTheSumAndIgnoresNeighbours) {
           for (int r = 0; r < count; ++r) {
             float alone[kPanelColumns];
             kernel(&o.rows[static_cast<size_t>(r)], 1, o.panel_bytes.data(), k, alone);
-            EXPECT_EQ(0, std::memcmp(alone, &tile[static_cast<size_t>(r) * kPanelColumns],
-                                     sizeof alone));
+            EXPECT_EQ(
+                0, std::memcmp(alone, &tile[static_cast<size_t>(r) * kPanelColumns], sizeof alone));
             for (size_t c = 0; c < kPanelColumns; ++c) {
               double sum = 0.0, magnitude = 0.0;
               for (size_t i = 0; i < static_cast<size_t>(k); ++i) {
@@ -81,8 +81,8 @@ TEST(Panel, EqualsTheSumAndIgnoresNeighbours) {
                 sum += term;
                 magnitude += std::abs(term);
               }
-              const double bound = static_cast<double>(k + 1) * magnitude *
-                                   std::numeric_limits<float>::epsilon();
+              const double bound =
+                  static_cast<double>(k + 1) * magnitude * std::numeric_limits<float>::epsilon();
               ASSERT_NEAR(alone[c], sum, bound) << matrix_path_name(path) << " k " << k;
             }
           }

@@ -128,8 +128,7 @@ void RotatePairs(float* x, const float* cos, const float* sin, int64_t half) {
 template <class DU>
 HWY_INLINE hn::Vec<DU> RoundedHalf(DU du, hn::Vec<DU> bits) {
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-  const auto rounded =
-      hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu))));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu))));
   const auto magnitude = hn::And(bits, hn::Set(du, 0x7fffffffu));
   const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40u));
   return hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x7f800000u)), quiet, rounded);
@@ -187,12 +186,18 @@ HWY_EXPORT(ToBf16);
 HWY_EXPORT(RoundToBf16);
 HWY_EXPORT(ToFloat);
 
-float sum_of_squares(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(SumOfSquares)(x, n); }
-float max_value(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(MaxValue)(x, n); }
+float sum_of_squares(const float* x, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(SumOfSquares)(x, n);
+}
+float max_value(const float* x, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(MaxValue)(x, n);
+}
 void scale_row(float* out, const float* x, float scale, const float* weight, int64_t n) {
   HWY_DYNAMIC_DISPATCH(ScaleRow)(out, x, scale, weight, n);
 }
-void add(float* y, const float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(Add)(y, x, n); }
+void add(float* y, const float* x, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(Add)(y, x, n);
+}
 void scale(float* out, const float* x, float scale, int64_t n) {
   HWY_DYNAMIC_DISPATCH(Scale)(out, x, scale, n);
 }
@@ -205,11 +210,15 @@ void silu_mul(float* out, const float* gate, const float* up, int64_t n) {
 void rotate_pairs(float* x, const float* cos, const float* sin, int64_t half) {
   HWY_DYNAMIC_DISPATCH(RotatePairs)(x, cos, sin, half);
 }
-void to_bf16(bf16* out, const float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(ToBf16)(out, x, n); }
+void to_bf16(bf16* out, const float* x, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(ToBf16)(out, x, n);
+}
 void round_to_bf16(float* out, const float* x, int64_t n) {
   HWY_DYNAMIC_DISPATCH(RoundToBf16)(out, x, n);
 }
-void to_float(float* out, const bf16* x, int64_t n) { HWY_DYNAMIC_DISPATCH(ToFloat)(out, x, n); }
+void to_float(float* out, const bf16* x, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(ToFloat)(out, x, n);
+}
 
 }  // namespace tandem::cpu
 #endif  // HWY_ONCE

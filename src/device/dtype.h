@@ -10,22 +10,32 @@ enum class DType : uint8_t { kF32, kBF16, kF16, kI32, kU8 };
 
 constexpr size_t dtype_bytes(DType type) {
   switch (type) {
-    case DType::kF32: return 4;
-    case DType::kBF16: return 2;
-    case DType::kF16: return 2;
-    case DType::kI32: return 4;
-    case DType::kU8: return 1;
+    case DType::kF32:
+      return 4;
+    case DType::kBF16:
+      return 2;
+    case DType::kF16:
+      return 2;
+    case DType::kI32:
+      return 4;
+    case DType::kU8:
+      return 1;
   }
   return 0;
 }
 
 constexpr const char* dtype_name(DType type) {
   switch (type) {
-    case DType::kF32: return "f32";
-    case DType::kBF16: return "bf16";
-    case DType::kF16: return "f16";
-    case DType::kI32: return "i32";
-    case DType::kU8: return "u8";
+    case DType::kF32:
+      return "f32";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kF16:
+      return "f16";
+    case DType::kI32:
+      return "i32";
+    case DType::kU8:
+      return "u8";
   }
   return "?";
 }
@@ -35,8 +45,12 @@ struct bf16 {
   uint16_t bits;
 };
 
-constexpr float to_float(bf16 x) { return std::bit_cast<float>(uint32_t{x.bits} << 16); }
-constexpr float to_float(float x) { return x; }
+constexpr float to_float(bf16 x) {
+  return std::bit_cast<float>(uint32_t{x.bits} << 16);
+}
+constexpr float to_float(float x) {
+  return x;
+}
 
 /// Rounds to nearest, ties to even. NaN stays NaN (quiet).
 constexpr bf16 to_bf16(float x) {

@@ -23,7 +23,7 @@ TEST(BFloat16, EveryPatternRoundTrips) {
 }
 
 TEST(BFloat16, RoundsToNearestEven) {
-  const float ulp = 0x1p-7f;  // of numbers in [1, 2)
+  const float ulp = 0x1p-7f;                                           // of numbers in [1, 2)
   EXPECT_EQ(to_float(to_bf16(1.0f + 0.5f * ulp)), 1.0f);               // tie, even below
   EXPECT_EQ(to_float(to_bf16(1.0f + 1.5f * ulp)), 1.0f + 2.0f * ulp);  // tie, even above
   EXPECT_EQ(to_float(to_bf16(1.0f + 0.51f * ulp)), 1.0f + ulp);

@@ -15,10 +15,10 @@ namespace tandem::engine {
 /// penalties, temperature, then top_k, top_p and min_p on the result, then one draw keyed by
 /// (seed, choice_index, position): the same draw whatever else runs beside it.
 struct SamplingParams {
-  float temperature = 1.0f;  ///< 0 picks the most likely token (lowest id on ties).
-  int32_t top_k = 0;         ///< 0 keeps all.
-  float top_p = 1.0f;        ///< (0, 1]
-  float min_p = 0.0f;        ///< [0, 1], relative to the most likely token
+  float temperature = 1.0f;         ///< 0 picks the most likely token (lowest id on ties).
+  int32_t top_k = 0;                ///< 0 keeps all.
+  float top_p = 1.0f;               ///< (0, 1]
+  float min_p = 0.0f;               ///< [0, 1], relative to the most likely token
   float presence_penalty = 0.0f;    ///< [-2, 2], over generated tokens
   float frequency_penalty = 0.0f;   ///< [-2, 2], over generated tokens
   float repetition_penalty = 1.0f;  ///< > 0, over prompt and generated tokens
@@ -38,11 +38,11 @@ struct Request {
   uint32_t choice_index = 0;
   std::vector<TokenId> prompt;  ///< [1, max_model_len)
   SamplingParams sampling;
-  uint32_t tokens_max = 16;           ///< generated at most, >= 1
-  uint32_t tokens_min = 0;            ///< stop tokens are masked until so many are generated
-  std::vector<TokenId> stop_tokens;   ///< ends the request; the front end adds the model's own
-                                      ///< unless ignore_eos
-  std::string cache_salt;             ///< prefixes are shared only between equal salts
+  uint32_t tokens_max = 16;          ///< generated at most, >= 1
+  uint32_t tokens_min = 0;           ///< stop tokens are masked until so many are generated
+  std::vector<TokenId> stop_tokens;  ///< ends the request; the front end adds the model's own
+                                     ///< unless ignore_eos
+  std::string cache_salt;            ///< prefixes are shared only between equal salts
 };
 
 enum class FinishReason {
@@ -75,10 +75,10 @@ struct Event {
   RequestId id;
   std::vector<GeneratedToken> tokens;
   std::optional<FinishReason> finish;
-  std::optional<Error> error;        ///< with kError
-  uint32_t prompt_tokens = 0;        ///< set on every event
-  uint32_t cached_tokens = 0;        ///< prompt tokens served by the prefix index
-  Timing timing;                     ///< set with `finish`
+  std::optional<Error> error;  ///< with kError
+  uint32_t prompt_tokens = 0;  ///< set on every event
+  uint32_t cached_tokens = 0;  ///< prompt tokens served by the prefix index
+  Timing timing;               ///< set with `finish`
 };
 
 /// Receives events on the engine's thread, in order per request. Must return quickly and must not
@@ -91,8 +91,8 @@ class EventSink {
 
 /// A snapshot for health and metrics.
 struct EngineStatus {
-  bool ready = false;           ///< a step completed lately, or provably idle
-  std::string reason;           ///< why not ready, else empty
+  bool ready = false;  ///< a step completed lately, or provably idle
+  std::string reason;  ///< why not ready, else empty
   uint32_t requests_running = 0;
   uint32_t requests_waiting = 0;
   uint32_t pages_used = 0;
@@ -100,7 +100,7 @@ struct EngineStatus {
   // Since the start:
   uint64_t steps = 0;
   uint64_t preemptions = 0;
-  uint64_t prompt_tokens = 0;     ///< computed; prefix hits are not
+  uint64_t prompt_tokens = 0;  ///< computed; prefix hits are not
   uint64_t generated_tokens = 0;
   uint64_t prefix_query_tokens = 0;
   uint64_t prefix_hit_tokens = 0;

@@ -10,9 +10,9 @@ namespace tandem::ops {
 
 /// What a weight matrix is, before any layout. Stacked matrices (experts) share one spec.
 struct LinearSpec {
-  int64_t stack = 1;         ///< matrices in the stack: 1, or the experts of a rank
-  int64_t out_features = 0;  ///< rows of W
-  int64_t in_features = 0;   ///< columns of W, the contraction
+  int64_t stack = 1;           ///< matrices in the stack: 1, or the experts of a rank
+  int64_t out_features = 0;    ///< rows of W
+  int64_t in_features = 0;     ///< columns of W, the contraction
   DType dtype = DType::kBF16;  ///< kBF16 or kF32: stored type, and the type x is rounded to
   /// Columns of one partial sum (contracts: numerics). The contraction is cut at multiples of
   /// `partition`, each part summed in f32 from zero, and the parts added in one binary tree over
