@@ -1,6 +1,7 @@
 #pragma once
 
 // For kv's tests and fuzzer only.
+// long: one script of operations, shared by the tests and the fuzzer.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,7 @@
 #pragma once
 
 // For kv's tests and fuzzer only.
+// long: one model of the cache, read beside the code it checks.
 
 #include <algorithm>
 #include <cstdint>

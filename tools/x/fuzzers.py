@@ -39,7 +39,7 @@ class Fuzzer:
             f"-max_total_time={seconds}",
             f"-timeout={INPUT_SECONDS_MAX}",
             f"-rss_limit_mb={MEMORY_MIB_MAX}",
-            f"-artifact_prefix={BUILD}/crash-{self.target}-",
+            f"-artifact_prefix={BUILD}/{self.target}-",
             str(found),
             *([str(self.seeds)] if self.seeds.is_dir() else []),
         ]
@@ -81,4 +81,4 @@ def run_all(seconds: int) -> None:
         passed = list(pool.map(lambda fuzzer: run_one(fuzzer, seconds), fuzzers))
     bad = [fuzzer.target for fuzzer, ok in zip(fuzzers, passed) if not ok]
     if bad:
-        raise Failed(f"{' '.join(bad)}: the failing input is build/fuzz/crash-<fuzzer>-*")
+        raise Failed(f"{' '.join(bad)}: the failing input is build/fuzz/<fuzzer>-crash-* (or -timeout-*, -oom-*)")
