@@ -60,7 +60,10 @@ def main():
                 texts, sequences = write_cases(
                     paths[-1], source.resolve(), replacements, arguments.seed, arguments.texts
                 )
-                print(f"{source}, split rule {rule}: {texts} texts, {sequences} sequences", flush=True)
+                print(
+                    f"{source}, split rule {rule}: {texts} texts, {sequences} sequences",
+                    flush=True,
+                )
         result = subprocess.run(
             [pathlib.Path(arguments.test).resolve(), "--gtest_filter=*TokenizerParity*"],
             cwd=ROOT,

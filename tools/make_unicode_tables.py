@@ -183,9 +183,12 @@ def render():
     assert len(pool) < 1 << 16
 
     composition_items = [f"{{0x{a:X}, 0x{b:X}, 0x{c:X}}}," for (a, b), c in sorted(pairs.items())]
-    unstable_items = [f"{{0x{a:X}, 0x{b:X}}}," for a, b in unstable_ranges(classes, decomposed, pairs)]
+    unstable_items = [
+        f"{{0x{a:X}, 0x{b:X}}}," for a, b in unstable_ranges(classes, decomposed, pairs)
+    ]
 
-    return f"""// Written by tools/make_unicode_tables.py from tokenizers {tokenizers.__version__}. Do not edit.
+    version = tokenizers.__version__
+    return f"""// Written by tools/make_unicode_tables.py from tokenizers {version}. Do not edit.
 // clang-format off
 #include "text/unicode_tables.h"
 

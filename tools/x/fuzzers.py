@@ -81,4 +81,5 @@ def run_all(seconds: int) -> None:
         passed = list(pool.map(lambda fuzzer: run_one(fuzzer, seconds), fuzzers))
     bad = [fuzzer.target for fuzzer, ok in zip(fuzzers, passed) if not ok]
     if bad:
-        raise Failed(f"{' '.join(bad)}: the failing input is build/fuzz/<fuzzer>-crash-* (or -timeout-*, -oom-*)")
+        names = " ".join(bad)
+        raise Failed(f"{names}: the failing input is build/fuzz/<fuzzer>-{{crash,timeout,oom}}-*")
