@@ -43,14 +43,16 @@ def end_to_end() -> None:
         print("there is no tests/e2e")
         return
     command = [sys.executable, "-m", "unittest", "discover", "-v", "-s", "tests/e2e"]
-    done = subprocess.run(
-        [*command, "-p", "*test*.py"], cwd=ROOT, stderr=subprocess.PIPE, text=True
-    )
-    print(done.stderr, end="")
-    if done.returncode != 0:
+    command += ["-p", "*test*.py"]
+    ran_none = False
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            print(line, end="")
+            ran_none |= line.startswith("Ran 0 tests")
+    if ran_none:
+        raise Failed("tests/e2e holds no unittest.TestCase that was found")
+    if process.returncode != 0:
         raise Failed("an end-to-end test failed")
-    if "Ran 0 tests" in done.stderr:
-        raise Failed("tests/e2e exists but holds no unittest.TestCase that was found")
 
 
 def all_stages() -> list[Stage]:

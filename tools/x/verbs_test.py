@@ -5,6 +5,7 @@ Method: pure parts called directly; stages that record what ran.
 import contextlib
 import io
 import unittest
+from unittest import mock
 
 from x import build, packages, stages
 from x.shell import ROOT, Failed
@@ -21,6 +22,34 @@ class PackagesTest(unittest.TestCase):
             packages.parse("cmake build\nninja-build\n")
         with self.assertRaisesRegex(Failed, "packages.txt:1"):
             packages.parse("cmake sometimes\n")
+
+    def setup_with(self, missing: list[str], root: list[str] | None, apt: str | None) -> list:
+        """The commands that setup() runs on a made-up machine."""
+        with (
+            mock.patch.object(packages, "missing", return_value=missing),
+            mock.patch.object(packages, "as_root", return_value=root),
+            mock.patch.object(packages.shutil, "which", return_value=apt),
+            mock.patch.object(packages, "run") as run,
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
+            packages.setup()
+        return [" ".join(call.args[0]) for call in run.call_args_list]
+
+    def test_setup_does_nothing_when_nothing_is_missing(self):
+        self.assertEqual(self.setup_with([], None, None), [])
+
+    def test_setup_installs_as_root_or_by_sudo(self):
+        for root, prefix in (([], "env"), (["sudo"], "sudo env")):
+            update, install = self.setup_with(["cmake", "g++"], root, "apt-get")
+            self.assertEqual(update, f"{prefix} DEBIAN_FRONTEND=noninteractive apt-get update -qq")
+            self.assertTrue(install.startswith(prefix + " "), install)
+            self.assertTrue(install.endswith(" cmake g++"), install)
+
+    def test_setup_says_what_to_do_when_it_cannot(self):
+        with self.assertRaisesRegex(Failed, "no sudo; as root: apt-get install .* cmake$"):
+            self.setup_with(["cmake"], None, "apt-get")
+        with self.assertRaisesRegex(Failed, "no apt-get; install .* cmake$"):
+            self.setup_with(["cmake"], [], None)
 
 
 class ServeTest(unittest.TestCase):
