@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
+from x.shell import Failed
+
 CPP = (".h", ".cc", ".cu", ".cuh")
 TESTS = ("*_test.cc", "*_bench.cc", "*_fuzz.cc", "*_test_*.h")
 
@@ -33,8 +35,11 @@ class Tree:
     def of_checkout(root: Path) -> "Tree":
         """What git tracks and what is new and not ignored; a file deleted by hand is left out."""
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        names = subprocess.run(command, cwd=root, capture_output=True, check=True).stdout.decode()
-        files = {name for name in names.split("\0") if name and (root / name).is_file()}
+        try:
+            names = subprocess.run(command, cwd=root, capture_output=True, check=True).stdout
+        except (FileNotFoundError, subprocess.CalledProcessError):
+            raise Failed("git lists the files to look at: run this in a clone, with git") from None
+        files = {name for name in names.decode().split("\0") if name and (root / name).is_file()}
         return Tree(root, sorted(files))
 
     @staticmethod
