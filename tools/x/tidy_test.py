@@ -66,6 +66,7 @@ class IncludeTest(unittest.TestCase):
         self.refused("src/engine/a.cc", "<boost/asio.hpp>", "<nlohmann/json.hpp>", "<xxhash.h>")
         self.refused("src/base/a.cc", "<eigen/dense.h>", "<zlib.h>")
         self.allowed("src/kv/a_test.cc", "<gtest/gtest.h>")
+        self.allowed("src/kv/testing/fake.h", "<gtest/gtest.h>", '"io/file.h"')
         self.refused("src/kv/a.cc", "<gtest/gtest.h>")
 
     def test_standard_headers_that_do_not_belong(self):
@@ -112,6 +113,8 @@ class CodeTest(unittest.TestCase):
         self.one("src/kv/a.cc", "// long:\n" + line * 500, "size")
         self.one("src/kv/a.cc", "// Written by tools/make.py. Do not edit.\n" + line * 2000)
         self.one("tools/a.py", "pass\n" * 401, "size")
+        self.one("src/kv/testing/a.h", "#pragma once\n" + line * 399)
+        self.one("src/kv/testing/a.h", "#pragma once\n" + line * 400, "size")
 
     def test_pragma_once(self):
         self.one("src/kv/a.h", "int a;\n", "pragma")
@@ -121,6 +124,8 @@ class CodeTest(unittest.TestCase):
         self.one("src/kv/a.cc", "// " + "é" * 97 + "\n")
         self.one("src/kv/a.cc", "// " + "e" * 98 + "\n", "columns")
         self.one("docs/a.md", "e" * 101 + "\n", "columns")
+        self.one("tools/a.py", '"' + "e" * 101 + '"\n', "columns")
+        self.one("tools/a.py", '# wide: one case a line\n"' + "e" * 101 + '"\n')
         self.one("docs/a.md", "| " + "e" * 101 + " |\n```\n" + "e" * 101 + "\n```\n")
         self.one("src/text/a.cc", 'const char* x = R"(' + "e" * 101 + ')";\n')
 

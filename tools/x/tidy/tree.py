@@ -10,6 +10,7 @@ from x.shell import Failed
 
 CPP = (".h", ".cc", ".cu", ".cuh")
 TESTS = ("*_test.cc", "*_bench.cc", "*_fuzz.cc", "*_test_*.h")
+TESTS_FOLDER = "testing"  # src/<layer>/testing: fakes and fixtures
 
 
 @dataclass(frozen=True, order=True)
@@ -69,7 +70,9 @@ def layer_of(path: str) -> str | None:
 
 
 def is_test(path: str) -> bool:
-    return any(fnmatch(PurePosixPath(path).name, pattern) for pattern in TESTS)
+    """Tests and what only they include."""
+    place = PurePosixPath(path)
+    return TESTS_FOLDER in place.parts or any(fnmatch(place.name, pattern) for pattern in TESTS)
 
 
 # An apostrophe right after a letter or digit separates digits (1'000) and opens nothing.
