@@ -1,12 +1,13 @@
 """Writes src/model/rope_golden.inc: rotary frequencies and angles as transformers computes them.
 
-Run from the repository root, in an environment with torch and transformers:
-    python tools/golden/rope_golden.py > src/model/rope_golden.inc
+    ./x golden rope_golden
 The rotary module of Qwen3-MoE is asked itself, so the numbers are what a checkpoint is run with.
 """
 
+import contextlib
 import json
 import logging
+import pathlib
 
 import torch
 import transformers
@@ -14,6 +15,7 @@ from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeRotaryEmbed
 
 logging.disable(logging.WARNING)
 
+OUTPUT = pathlib.Path(__file__).resolve().parents[2] / "src/model/rope_golden.inc"
 POSITIONS = [0, 1, 7, 999, 8191, 131071]
 CASES = [
     ("default", 128, {"rope_type": "default", "rope_theta": 1e6}),
@@ -72,4 +74,5 @@ def main():
     print("};")
 
 
-main()
+with OUTPUT.open("w") as output, contextlib.redirect_stdout(output):
+    main()

@@ -1,4 +1,5 @@
-"""Expected values for tests, made by tools/golden/*.py with PyTorch and transformers."""
+"""Expected values for tests, made by tools/golden/*.py with PyTorch and transformers. Each script
+takes no arguments and writes its committed files; one whose name starts with `_` is a module."""
 
 import os
 import shutil
