@@ -66,7 +66,8 @@ def main():
                 texts, sequences = write_cases(
                     paths[-1], source.resolve(), replacements, arguments.seed, arguments.texts
                 )
-                print(f"{source}, split rule {rule}: {texts} texts, {sequences} sequences", flush=True)
+                counts = f"{texts} texts, {sequences} sequences"
+                print(f"{source}, split rule {rule}: {counts}", flush=True)
         result = subprocess.run(
             [pathlib.Path(arguments.test).resolve(), "--gtest_filter=*TokenizerParity*"],
             cwd=ROOT,

@@ -182,8 +182,11 @@ def render():
         pool += [f"0x{ord(c):X}," for c in text]
     assert len(pool) < 1 << 16
 
-    composition_items = [f"{{0x{a:X}, 0x{b:X}, 0x{c:X}}}," for (a, b), c in sorted(pairs.items())]
-    unstable_items = [f"{{0x{a:X}, 0x{b:X}}}," for a, b in unstable_ranges(classes, decomposed, pairs)]
+    composition_items = [
+        f"{{0x{a:X}, 0x{b:X}, 0x{c:X}}}," for (a, b), c in sorted(pairs.items())
+    ]
+    unstable = unstable_ranges(classes, decomposed, pairs)
+    unstable_items = [f"{{0x{a:X}, 0x{b:X}}}," for a, b in unstable]
 
     return f"""// Written by tools/make_unicode_tables.py from tokenizers {tokenizers.__version__}. Do not edit.
 // clang-format off

@@ -62,7 +62,10 @@ class Texts:
     ALMOST_SPACES = "\u200b\u180e\ufeff\x1c\x1f\x00"
     EMOJI = "😀🫠👩👨👧❤🏴🇩🇪👍🏽🔥☃✈"
     JOINERS = "\u200d\ufe0f\U000e0067\U000e007f\U0001f3fd"
-    CONTRACTIONS = ["'s", "'T", "'re", "'VE", "'m", "'ll", "'D", "'\u017f", "'lL", "'r", "'\u017ft", "''s"]
+    CONTRACTIONS = (
+        ["'s", "'T", "'re", "'VE", "'m", "'ll", "'D", "'\u017f", "'lL", "'r"]
+        + ["'\u017ft", "''s"]
+    )  # fmt: skip
     BLOCKS = [
         (0x20, 0x7F), (0x80, 0x250), (0x300, 0x370), (0x370, 0x530), (0x590, 0x780),
         (0x900, 0xE00), (0xE00, 0x1000), (0x1100, 0x1200), (0x1AB0, 0x1B80), (0x1C00, 0x2000),
@@ -71,9 +74,10 @@ class Texts:
         (0x1E100, 0x1EA00), (0x1F300, 0x1FB00), (0x2F800, 0x2FA20), (0xE0000, 0xE01F0),
     ]  # fmt: skip
     CODE = [
-        "def ", "return ", "    ", "\t", "\n", "\r\n", "();", " {", "}\n", "}}", '"}}\n', "==", "!=", "//", "# ",
-        "std::vector<int> ", "for (i = 0; i < n; ++i)", "0x1F", "3.14159", "snake_case", "camelCase", "<div class=\"a\">",
-        "SELECT * FROM t", "\\n", "&&", "->", "$HOME", "`x`", "'a'", "1_000_000", "{\"name\": \"f\", \"arguments\": {}}",
+        "def ", "return ", "    ", "\t", "\n", "\r\n", "();", " {", "}\n", "}}", '"}}\n', "==", "!=",
+        "//", "# ", "std::vector<int> ", "for (i = 0; i < n; ++i)", "0x1F", "3.14159", "snake_case",
+        "camelCase", '<div class="a">', "SELECT * FROM t", "\\n", "&&", "->", "$HOME", "`x`", "'a'",
+        "1_000_000", '{"name": "f", "arguments": {}}',
     ]  # fmt: skip
     WORDS = (
         "the of and hello world Tandem naïve café Straße Москва привет 東京 日本語 中文 한국어 שלום"
@@ -104,7 +108,8 @@ class Texts:
         if kind == 0:
             return "".join(r.choice(self.SPACES) for _ in range(r.randrange(1, 6)))
         if kind == 1:
-            return r.choice([" ", "  ", "\n", "\n\n", "\r\n", " \n ", "\t", r.choice(self.ALMOST_SPACES)])
+            almost = r.choice(self.ALMOST_SPACES)
+            return r.choice([" ", "  ", "\n", "\n\n", "\r\n", " \n ", "\t", almost])
         if kind == 2:
             return r.choice(self.WORDS) + r.choice(["", " ", r.choice(self.CONTRACTIONS)])
         if kind == 3:
@@ -112,7 +117,8 @@ class Texts:
         if kind == 4:
             return "".join(r.choice(self.CODE) for _ in range(r.randrange(1, 4)))
         if kind == 5:
-            return r.choice("aeiouAONnk ") + "".join(r.choice(self.marks) for _ in range(r.randrange(1, 5)))
+            base = r.choice("aeiouAONnk ")
+            return base + "".join(r.choice(self.marks) for _ in range(r.randrange(1, 5)))
         if kind == 6:
             parts = list(unicodedata.normalize("NFD", r.choice(self.composed)))
             if r.random() < 0.3:
@@ -128,13 +134,15 @@ class Texts:
             low, high = r.choice(self.BLOCKS)
             return "".join(chr(r.randrange(low, high)) for _ in range(r.randrange(1, 6)))
         if kind == 11:
-            return str(r.randrange(10 ** r.randrange(1, 9))) + r.choice(["", ".", "٣", "Ⅷ", "½", "²"])
+            digits = str(r.randrange(10 ** r.randrange(1, 9)))
+            return digits + r.choice(["", ".", "٣", "Ⅷ", "½", "²"])
         if kind == 12:
             token = r.choice(self.added)
             cut = r.randrange(4)
             return [token, token, token[:-1], token[r.randrange(len(token)) :]][cut]
         if kind == 13:
-            return r.choice("!?.,:;-_/\\|<>'\"“”…—") * r.randrange(1, 4) + r.choice(["", "\n", "\r\n\n"])
+            symbol = r.choice("!?.,:;-_/\\|<>'\"“”…—")
+            return symbol * r.randrange(1, 4) + r.choice(["", "\n", "\r\n\n"])
         if kind == 14:
             syllable = chr(r.randrange(0x1100, 0x1113)) + chr(r.randrange(0x1161, 0x1176))
             return syllable + r.choice(["", chr(r.randrange(0x11A7, 0x11C4)), "\u0301"])
