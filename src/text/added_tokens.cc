@@ -42,9 +42,11 @@ uint8_t first_byte(const AddedTokenMatcher::Pattern& pattern) {
 AddedTokenMatcher::AddedTokenMatcher(std::vector<Pattern> patterns)
     : patterns_(std::move(patterns)) {
   for (const Pattern& pattern : patterns_) TANDEM_CHECK(!pattern.content.empty());
-  std::ranges::stable_sort(patterns_, [](const Pattern& a, const Pattern& b) {
+  std::ranges::sort(patterns_, [](const Pattern& a, const Pattern& b) {
     if (first_byte(a) != first_byte(b)) return first_byte(a) < first_byte(b);
-    return a.content.size() > b.content.size();
+    if (a.content.size() != b.content.size()) return a.content.size() > b.content.size();
+    // Two contents can have one normal form; then the smaller id is the one found.
+    return a.id < b.id;
   });
   for (uint32_t byte = 0; byte < group_begin_.size(); ++byte) {
     const auto begin = std::ranges::lower_bound(patterns_, byte, {}, first_byte);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "text/unicode.h"
@@ -23,10 +24,11 @@ constexpr char32_t kSyllableCount = kLeadCount * kVowelCount * kTrailCount;
 struct Character {
   char32_t code_point;
   uint8_t combining_class;
+  size_t position;  // in the decomposed run: marks of one class keep their order
 };
 
 void append_decomposed(char32_t code_point, std::vector<Character>& out) {
-  const auto put = [&](char32_t c) { out.push_back({c, combining_class(c)}); };
+  const auto put = [&](char32_t c) { out.push_back({c, combining_class(c), out.size()}); };
   if (code_point - kSyllableBase < kSyllableCount) {
     const char32_t index = code_point - kSyllableBase;
     put(kLeadBase + index / (kVowelCount * kTrailCount));
@@ -47,7 +49,8 @@ void order_marks(std::vector<Character>& characters) {
     begin = std::find_if(begin, characters.end(), is_mark);
     if (begin == characters.end()) return;
     const auto end = std::find_if_not(begin, characters.end(), is_mark);
-    std::ranges::stable_sort(begin, end, {}, &Character::combining_class);
+    std::ranges::sort(begin, end, {},
+                      [](const Character& c) { return std::pair(c.combining_class, c.position); });
     begin = end;
   }
 }
