@@ -39,10 +39,10 @@ struct RenderedPrompt {
 class ChatTemplate {
  public:
   struct Options {
-    std::string source;            ///< the Jinja template
+    std::string source;               ///< the Jinja template
     std::string special_tokens_json;  ///< bos_token, eos_token, ... as an object
-    int processes_count = 1;       ///< Jinja helpers
-    int deadline_ms = 5000;        ///< per render
+    int processes_count = 1;          ///< Jinja helpers
+    int deadline_ms = 5000;           ///< per render
     size_t output_bytes_max = 8u << 20;
   };
   /// Recognised Qwen templates are rendered natively; any other by Jinja2 in helper processes.
