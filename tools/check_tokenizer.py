@@ -2,7 +2,8 @@
 """Compares the tokenizer with the `tokenizers` library on many random texts.
 
 For each tokenizer.json it makes one case file per split rule (see tokenizer_cases.py): random
-texts, source files of this repository and every token alone; then it runs text_test on them.
+texts, every code point between neighbours that it may join or split, the sources of this
+repository, and every token alone. Then it runs text_test on them.
 
 Usage: tools/check_tokenizer.py [--test build/release/src/text/text_test] [--seed N] [--texts N]
                                 tokenizer.json...
@@ -35,6 +36,11 @@ def write_cases(path, source, replacements, seed, texts_count):
         file.write(tokenizer_cases.dump(tokenizer_cases.header(source, replacements, seed)) + "\n")
         for case in tokenizer_cases.random_cases(tokenizer, without, seed, texts_count):
             write(case)
+        scalars = [chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
+        for start in range(0, len(scalars), 64):
+            block = scalars[start : start + 64]
+            text = "".join(f"a{c}b {c}\u0323\u0301{c}\n{c}1" for c in block)
+            write(tokenizer_cases.encode_case(tokenizer, without, text))
         for repository_file in sorted((ROOT / "src").rglob("*.cc")):
             text = repository_file.read_text(encoding="utf-8")
             write(tokenizer_cases.encode_case(tokenizer, without, text))

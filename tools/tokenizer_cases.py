@@ -23,7 +23,7 @@ QWEN3_MARKS = [
 
 
 def flagged_tokens(first_id):
-    """Adds tokens with every supported flag to the end of the list of added tokens."""
+    """Replacements that append added tokens with every supported flag."""
     extra = [
         ("<left>", {"lstrip": True}),
         ("<right>", {"rstrip": True}),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -13,13 +14,12 @@ namespace tandem::cpu {
 /// Which matrix kernels run. One per process and never chosen by shape, so that one row and many
 /// rows go the same way. Ordered from plain to fast.
 enum class MatrixPath {
-  kPortable,     ///< Highway vectors: AVX2, AVX-512, NEON, ...
-  kAvx512Bf16,   ///< vdpbf16ps
-  kAmxBf16,      ///< 16x16 tiles
+  kPortable,    ///< Highway vectors: AVX2, AVX-512, NEON, ...
+  kAvx512Bf16,  ///< vdpbf16ps
 };
 
 const char* matrix_path_name(MatrixPath path);
-/// The fastest path this machine can run (asks the kernel for AMX permission once).
+/// The fastest path this machine can run.
 MatrixPath best_matrix_path();
 
 /// Memory and streams of the host processor for one rank.
@@ -62,7 +62,10 @@ class CpuStream final : public Stream {
  private:
   ThreadTeam team_;
   MatrixPath path_;
-  std::unique_ptr<std::byte[]> scratch_;
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
+  std::unique_ptr<std::byte, Free> scratch_;
   size_t scratch_bytes_ = 0;
 };
 

@@ -26,15 +26,30 @@ class ThreadTeam {
   template <typename Body>
   void parallel_for(int64_t count, Body&& body) {
     using Raw = std::remove_reference_t<Body>;
-    run(count, [](void* context, int64_t index, int worker) {
+    run(
+        count,
+        [](void* context, int64_t index, int worker) {
           (*static_cast<Raw*>(context))(index, worker);
-        }, const_cast<void*>(static_cast<const void*>(&body)));
+        },
+        const_cast<void*>(static_cast<const void*>(&body)));
   }
 
  private:
   using Call = void (*)(void* context, int64_t index, int worker);
   void run(int64_t count, Call call, void* context);
-  std::vector<std::jthread> workers_;
+  void work(int worker);
+  void take_indices(int worker);
+
+  // The loop in progress: written by the owner before `epoch_` moves, read by workers after.
+  Call call_ = nullptr;
+  void* context_ = nullptr;
+  int64_t count_ = 0;
+  alignas(64) std::atomic<int64_t> next_index_{0};
+  alignas(64) std::atomic<int> workers_busy_{0};
+  alignas(64) std::atomic<uint32_t> epoch_{0};  // one up per loop
+  std::atomic<int> sleepers_{0};
+  std::atomic<bool> stopping_{false};
+  std::vector<std::thread> workers_;
 };
 
 }  // namespace tandem::cpu

@@ -10,15 +10,14 @@
 namespace tandem::cpu {
 
 float sum_of_squares(const float* x, int64_t n);
-float dot(const float* a, const float* b, int64_t n);
 float max_value(const float* x, int64_t n);  ///< n >= 1
 
 /// out = x * scale * weight
-void scale_rows(float* out, const float* x, float scale, const float* weight, int64_t n);
+void scale_row(float* out, const float* x, float scale, const float* weight, int64_t n);
 /// y += x
 void add(float* y, const float* x, int64_t n);
-/// y += scale * x (one multiplication and one addition, not fused)
-void add_scaled(float* y, const float* x, float scale, int64_t n);
+/// out = x * scale
+void scale(float* out, const float* x, float scale, int64_t n);
 /// out = exp(x - shift); returns the sum of out. exp is accurate to 2 ulp; x = -inf gives 0.
 float exp_shifted(float* out, const float* x, float shift, int64_t n);
 /// out = gate / (1 + exp(-gate)) * up

@@ -1,0 +1,108 @@
+#include "cpu/cpu_device.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+namespace tandem::cpu {
+namespace {
+
+constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
+
+/// Cores this process may run on, which in a container is less than the machine has.
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+}  // namespace
+
+const char* matrix_path_name(MatrixPath path) {
+  switch (path) {
+    case MatrixPath::kPortable:
+      return "portable";
+    case MatrixPath::kAvx512Bf16:
+      return "avx512_bf16";
+  }
+  return "?";
+}
+
+MatrixPath best_matrix_path() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw")) {
+    return MatrixPath::kAvx512Bf16;
+  }
+#endif
+  return MatrixPath::kPortable;
+}
+
+Result<std::unique_ptr<CpuDevice>> CpuDevice::create(Options options) {
+  if (options.threads_count < 0 || options.threads_count > 1024) {
+    return make_error(Code::kInvalidArgument,
+                      fmt::format("{} CPU threads: use 1 to 1024, or 0 for all cores",
+                                  options.threads_count));
+  }
+  if (options.threads_count == 0) options.threads_count = usable_cores();
+  if (options.path > best_matrix_path()) {
+    return make_error(Code::kInvalidArgument,
+                      fmt::format("this processor cannot run the {} matrix path; its best is {}",
+                                  matrix_path_name(options.path),
+                                  matrix_path_name(best_matrix_path())));
+  }
+  return std::unique_ptr<CpuDevice>(new CpuDevice(options));
+}
+
+std::string CpuDevice::describe() const {
+  return fmt::format("cpu ({} threads, {})", options_.threads_count,
+                     matrix_path_name(options_.path));
+}
+
+Result<Buffer> CpuDevice::allocate(size_t bytes) {
+  const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* data = std::aligned_alloc(kAlignment, rounded == 0 ? kAlignment : rounded);
+  if (data == nullptr) {
+    return make_error(Code::kResourceExhausted, fmt::format("no memory for {} bytes", bytes));
+  }
+  return Buffer(this, data, bytes);
+}
+
+void CpuDevice::release(void* data, size_t) { std::free(data); }
+
+Result<std::unique_ptr<Stream>> CpuDevice::make_stream() {
+  return std::unique_ptr<Stream>(new CpuStream(options_.threads_count, options_.path));
+}
+
+size_t CpuDevice::bytes_available() const {
+  // MemAvailable counts page cache that can be dropped, which sysconf's free pages do not.
+  std::ifstream file("/proc/meminfo");
+  std::string key, unit;
+  for (size_t kib = 0; file >> key >> kib >> unit;) {
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) *
+         static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+CpuStream::CpuStream(int threads_count, MatrixPath path) : team_(threads_count), path_(path) {}
+
+std::byte* CpuStream::scratch(size_t bytes) {
+  if (bytes > scratch_bytes_) {
+    scratch_.reset(static_cast<std::byte*>(
+        std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment)));
+    TANDEM_CHECK(scratch_ != nullptr, "no memory for an op's scratch");
+    scratch_bytes_ = bytes;
+  }
+  return scratch_.get();
+}
+
+CpuStream& cpu_stream(Stream& stream) {
+  TANDEM_CHECK(stream.kind() == DeviceKind::kCpu, "a CPU op on another device's stream");
+  return static_cast<CpuStream&>(stream);
+}
+
+}  // namespace tandem::cpu

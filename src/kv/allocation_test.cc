@@ -1,0 +1,63 @@
+// Goal: a warm CacheManager takes no memory from the heap.
+// Method: this executable's operator new counts; hits, misses, evictions, new salts, releases and
+// fresh SequenceCache objects must leave the count unchanged after one warm-up round.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <string>
+
+#include "kv/cache_manager.h"
+
+namespace {
+std::atomic<uint64_t> allocations_count{0};
+}  // namespace
+
+// Not inlined: GCC takes a new and a delete of which it can see only one side for a mismatch.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  ++allocations_count;
+  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
+
+namespace tandem::kv {
+namespace {
+
+TEST(Allocation, NoneInSteadyState) {
+  auto manager =
+      CacheManager::create({.pages_total = 12, .page_tokens = 2, .sequences_max = 2}).value();
+  std::vector<TokenId> tokens(12);
+  std::string salts[] = {std::string(40, 'a'), std::string(kSaltBytesMax, 'b'), std::string()};
+  auto round = [&](TokenId first) {
+    tokens[2] = first;
+    const std::string& salt = salts[first % 3];
+    SequenceCache one;
+    SequenceCache two;
+    manager->match_prefix(one, tokens, salt);
+    ASSERT_TRUE(manager->grow(one, 12));
+    manager->commit(one, tokens);
+    manager->match_prefix(two, tokens, salt);
+    ASSERT_TRUE(manager->grow(two, 12));
+    manager->commit(two, tokens);
+    manager->release(one);
+  };
+  round(0);
+  uint64_t before = allocations_count;
+  for (TokenId first = 1; first < 100; ++first) round(first);
+  EXPECT_EQ(allocations_count, before);
+  EXPECT_GT(manager->stats().evictions, 100u);
+  EXPECT_GT(manager->stats().hit_tokens, 100u);
+
+  std::vector<int> counted(10);
+  EXPECT_GT(allocations_count, before) << "the counter itself works";
+}
+
+}  // namespace
+}  // namespace tandem::kv

@@ -1,0 +1,240 @@
+#include "kv/cache_manager.h"
+
+#include <algorithm>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tandem::kv {
+
+namespace {
+
+// Far above any use; together they keep every index and node number below 2^32 and the token ids
+// of the index below 16 GiB.
+constexpr uint32_t kPagesMax = 1u << 28;
+constexpr uint32_t kSequencesMax = 1u << 24;
+constexpr uint64_t kTokensMax = uint64_t{1} << 32;
+static_assert(2 * uint64_t{kPagesMax} + kSequencesMax < UINT32_MAX);
+
+Result<void> check_range(const char* name, uint32_t value, uint32_t value_max) {
+  if (value >= 1 && value <= value_max) return {};
+  return make_error(Code::kInvalidArgument, std::string("kv cache: ") + name + " is " +
+                                                std::to_string(value) + "; it must be in [1, " +
+                                                std::to_string(value_max) + "]");
+}
+
+}  // namespace
+
+SequenceCache::SequenceCache(SequenceCache&& source) noexcept {
+  swap(source);
+}
+
+SequenceCache& SequenceCache::operator=(SequenceCache&& source) noexcept {
+  SequenceCache taken(std::move(source));
+  swap(taken);  // what this sequence had is given back by the destructor of `taken`
+  return *this;
+}
+
+SequenceCache::~SequenceCache() {
+  if (manager_ != nullptr) manager_->release(*this);
+}
+
+void SequenceCache::swap(SequenceCache& other) noexcept {
+  std::swap(manager_, other.manager_);
+  std::swap(pages_, other.pages_);
+  std::swap(full_pages_, other.full_pages_);
+  std::swap(root_, other.root_);
+  std::swap(parent_, other.parent_);
+}
+
+Result<std::unique_ptr<CacheManager>> CacheManager::create(const Options& options) {
+  TANDEM_TRY(check_range("pages_total", options.pages_total, kPagesMax));
+  TANDEM_TRY(check_range("page_tokens", options.page_tokens, UINT32_MAX));
+  TANDEM_TRY(check_range("sequences_max", options.sequences_max, kSequencesMax));
+  TANDEM_CHECK(options.hash != nullptr, "the kv cache needs a hash function");
+  uint64_t tokens = uint64_t{options.pages_total} * options.page_tokens;
+  if (tokens > kTokensMax) {
+    return make_error(Code::kInvalidArgument, "kv cache: pages_total * page_tokens is " +
+                                                  std::to_string(tokens) + " tokens; at most " +
+                                                  std::to_string(kTokensMax) +
+                                                  " are supported, use fewer or smaller pages");
+  }
+  try {
+    return std::unique_ptr<CacheManager>(new CacheManager(options));
+  } catch (const std::bad_alloc&) {
+    return make_error(Code::kResourceExhausted, "kv cache: no memory for the bookkeeping of " +
+                                                    std::to_string(options.pages_total) +
+                                                    " pages; lower pages_total");
+  }
+}
+
+CacheManager::CacheManager(const Options& options)
+    : page_tokens_(options.page_tokens),
+      sequences_max_(options.sequences_max),
+      pool_(options.pages_total),
+      index_(options.prefix_caching ? std::make_unique<PrefixIndex>(
+                                          PrefixIndex::Options{.pages_total = options.pages_total,
+                                                               .page_tokens = options.page_tokens,
+                                                               .roots_max = options.sequences_max,
+                                                               .hash = options.hash,
+                                                               .seed = options.seed})
+                                    : nullptr) {
+  spare_lists_.reserve(options.sequences_max);
+}
+
+CacheManager::~CacheManager() {
+  TANDEM_CHECK(sequences_open_ == 0, "a sequence's pages outlive their manager");
+}
+
+void CacheManager::open(SequenceCache& sequence) {
+  if (sequence.manager_ != nullptr) {
+    TANDEM_CHECK(sequence.manager_ == this, "the sequence belongs to another manager");
+    return;
+  }
+  TANDEM_CHECK(sequences_open_ < sequences_max_, "more sequences in use than sequences_max");
+  ++sequences_open_;
+  sequence.manager_ = this;
+  if (spare_lists_.empty()) {
+    // The longest list there can be; memory that is never written costs nothing.
+    sequence.pages_.reserve(pool_.total());
+  } else {
+    sequence.pages_ = std::move(spare_lists_.back());
+    spare_lists_.pop_back();
+  }
+}
+
+uint32_t CacheManager::match_prefix(SequenceCache& sequence, std::span<const TokenId> tokens,
+                                    std::string_view salt) {
+  TANDEM_CHECK(sequence.pages_.empty(), "match_prefix needs an empty sequence");
+  TANDEM_CHECK(sequence.root_ == kNoNode, "match_prefix was called before on this sequence");
+  open(sequence);
+  if (index_ == nullptr) return 0;
+  query_tokens_ += tokens.size();
+  sequence.root_ = index_->open_root(salt);
+  sequence.parent_ = sequence.root_;
+  if (sequence.root_ == kNoNode || tokens.empty()) return 0;
+
+  // The last token stays uncovered: computing it gives the logits of the next one.
+  size_t pages_max = (tokens.size() - 1) / page_tokens_;
+  for (size_t i = 0; i < pages_max; ++i) {
+    auto page = index_->find(sequence.parent_, tokens.subspan(i * page_tokens_, page_tokens_));
+    if (!page) break;
+    pool_.retain(*page);
+    sequence.pages_.push_back(*page);
+    sequence.parent_ = index_->node(*page);
+  }
+  sequence.full_pages_ = static_cast<uint32_t>(sequence.pages_.size());
+  uint32_t reused = sequence.full_pages_ * page_tokens_;
+  hit_tokens_ += reused;
+  return reused;
+}
+
+PageId CacheManager::take_page() {
+  if (pool_.free_count() > 0) return pool_.take_free();
+  // Pages are let go child before parent, and a held page's ancestors are held too, so the
+  // oldest cached page never has a child in the index.
+  PageId page = pool_.take_oldest_cached();
+  index_->erase(page);
+  ++evictions_;
+  return page;
+}
+
+bool CacheManager::grow(SequenceCache& sequence, uint32_t tokens_count) {
+  open(sequence);
+  uint64_t needed = (uint64_t{tokens_count} + page_tokens_ - 1) / page_tokens_;
+  uint64_t present = sequence.pages_.size();
+  if (needed <= present) return true;
+  if (needed - present > pages_available()) return false;
+  for (uint64_t i = present; i < needed; ++i) sequence.pages_.push_back(take_page());
+  return true;
+}
+
+void CacheManager::commit(SequenceCache& sequence, std::span<const TokenId> computed_tokens) {
+  if (computed_tokens.empty()) return;
+  TANDEM_CHECK(sequence.manager_ == this, "the sequence belongs to no or another manager");
+  uint64_t full = computed_tokens.size() / page_tokens_;
+  TANDEM_CHECK(full >= sequence.full_pages_, "computed tokens are fewer than before");
+  TANDEM_CHECK(computed_tokens.size() <= sequence.pages_.size() * uint64_t{page_tokens_},
+               "computed tokens have no pages");
+  auto tokens_of = [&](uint64_t i) {
+    return computed_tokens.subspan(i * page_tokens_, page_tokens_);
+  };
+  bool shares = sequence.parent_ != kNoNode;
+  if (shares && sequence.full_pages_ > 0) {
+    uint32_t last = sequence.full_pages_ - 1;
+    TANDEM_CHECK(std::ranges::equal(index_->tokens(sequence.pages_[last]), tokens_of(last)),
+                 "computed tokens differ from those matched or committed before");
+  }
+  for (uint64_t i = sequence.full_pages_; i < full && shares; ++i) {
+    shares = index_->insert(sequence.parent_, tokens_of(i), sequence.pages_[i]);
+    sequence.parent_ = shares ? index_->node(sequence.pages_[i]) : kNoNode;
+  }
+  sequence.full_pages_ = static_cast<uint32_t>(full);
+}
+
+void CacheManager::release(SequenceCache& sequence) {
+  if (sequence.manager_ == nullptr) return;
+  TANDEM_CHECK(sequence.manager_ == this, "the sequence belongs to another manager");
+  // From the last page, so that children are evicted before their parents.
+  for (size_t i = sequence.pages_.size(); i-- > 0;) {
+    PageId page = sequence.pages_[i];
+    pool_.release(page, index_ != nullptr && index_->contains(page));
+  }
+  if (sequence.root_ != kNoNode) index_->close_root(sequence.root_);
+  sequence.pages_.clear();
+  spare_lists_.push_back(std::move(sequence.pages_));
+  sequence.pages_ = {};
+  sequence.full_pages_ = 0;
+  sequence.root_ = kNoNode;
+  sequence.parent_ = kNoNode;
+  sequence.manager_ = nullptr;
+  --sequences_open_;
+}
+
+CacheStats CacheManager::stats() const {
+  return {.pages_total = pool_.total(),
+          .pages_used = pool_.held_count(),
+          .pages_cached = pool_.cached_count(),
+          .query_tokens = query_tokens_,
+          .hit_tokens = hit_tokens_,
+          .evictions = evictions_};
+}
+
+void CacheManager::check_invariants() const {
+  pool_.check_invariants();
+  TANDEM_CHECK(sequences_open_ + spare_lists_.size() <= sequences_max_, "a page list is lost");
+  if (index_ == nullptr) {
+    TANDEM_CHECK(pool_.cached_count() == 0, "pages are cached without prefix caching");
+    return;
+  }
+  index_->check_invariants();
+
+  std::vector<uint64_t> child_holders(pool_.total(), 0);
+  for (uint32_t i = 0; i < pool_.total(); ++i) {
+    PageId page{i};
+    if (index_->contains(page)) {
+      bool is_free = pool_.holders(page) == 0 && !pool_.is_cached(page);
+      TANDEM_CHECK(!is_free, "a free page is matchable");
+      auto parent = index_->parent_page(page);
+      if (parent) child_holders[parent->value] += pool_.holders(page);
+    } else {
+      TANDEM_CHECK(!pool_.is_cached(page), "a cached page cannot be matched");
+      TANDEM_CHECK(pool_.holders(page) <= 1, "a page that is not indexed is shared");
+    }
+  }
+  for (uint32_t i = 0; i < pool_.total(); ++i) {
+    TANDEM_CHECK(child_holders[i] <= pool_.holders(PageId{i}),
+                 "a child is held without its parent");
+  }
+
+  std::vector<bool> seen(pool_.total(), false);
+  for (PageId page : pool_.cached_pages()) {
+    auto parent = index_->parent_page(page);
+    TANDEM_CHECK(!parent || !seen[parent->value], "a parent would be evicted before its child");
+    seen[page.value] = true;
+  }
+}
+
+}  // namespace tandem::kv

@@ -1,0 +1,11 @@
+#include "model/weight_source.h"
+
+namespace tandem::model {
+
+Result<WeightInfo> WeightSource::describe(const std::string& name) {
+  const WeightView view = TANDEM_TRY(tensor(name));
+  release(name);
+  return WeightInfo{.dtype_name = dtype_name(view.dtype), .dtype = view.dtype, .shape = view.shape};
+}
+
+}  // namespace tandem::model

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "device/dtype.h"
+
+namespace tandem::model {
+
+/// What is known of a tensor without touching its bytes.
+struct WeightInfo {
+  std::string dtype_name;      ///< as the source calls it
+  std::optional<DType> dtype;  ///< nullopt: a type that no kernel of ours reads
+  std::vector<int64_t> shape;
+};
+
+/// One tensor of a checkpoint, row-major and little-endian. Borrowed from its source. The bytes of
+/// old files need not be aligned to the element: copy them, do not cast the pointer.
+struct WeightView {
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+/// Where weights come from, by Hugging Face name. One thread at a time.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+
+  virtual std::vector<std::string> names() const = 0;
+
+  /// An absent name is an Error, as is a dtype that no kernel reads. The view is valid until
+  /// release() of the same name or the end of the source.
+  virtual Result<WeightView> tensor(const std::string& name) = 0;
+
+  /// The same without the bytes, which may be costly to make or read.
+  virtual Result<WeightInfo> describe(const std::string& name);
+
+  /// Says that the tensor's bytes are not needed for now. They may be asked for again.
+  virtual void release(const std::string& /*name*/) {}
+};
+
+}  // namespace tandem::model
