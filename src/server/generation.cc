@@ -137,10 +137,8 @@ void Generation::on_event(uint32_t index, engine::Event& event) {
   const bool ends_well = addition.stopped || event.finish == engine::FinishReason::kStop ||
                          event.finish == engine::FinishReason::kLength;
   if (event.finish && !ends_well) {
-    const bool failed = event.finish == engine::FinishReason::kError;
-    const Error error = failed && event.error
-                            ? *event.error
-                            : make_error(Code::kUnavailable, "The engine ended this request.");
+    const Error ended = make_error(Code::kUnavailable, "The engine ended this request.");
+    const Error error = event.error.value_or(ended);
     return fail(openai::api_error(error));
   }
   if (ends_well && !addition.stopped) {
