@@ -1,6 +1,7 @@
 """Conversations and templates for src/text/chat_template_parity_test.cc, answered by transformers.
 
-A case file is JSON lines. The first line: {"templates": {name: source}, "special_tokens": {...}}.
+A case file is JSON lines. The first line: {"tokenizer": path, "templates": {name: source},
+"special_tokens": {...}}.
 Every other line is one case: {"template", "messages", "tools", "variables" (JSON texts, as a client
 sends them), "add_generation_prompt", "continue_final_message"} and the answer of transformers:
 "text", or null where it refuses; for the bundled template also "ids", the tokens of that text, if
@@ -10,8 +11,10 @@ no string of the client spells a control token (transformers would read it as on
 import json
 import random
 
-PLAIN_WORDS = """Hello world the a is 12 + 30 = 42 naïve 日本語 привет 🙂 👩‍👩‍👧 \u0301x \\ " ' {} [] : , < > & é
-\n \n\n \t \r\n \u2028 \u00a0 \u0000 \u007f \u001b""".split(" ")
+PLAIN_WORDS = (
+    "Hello world the a is 12 + 30 = 42 naïve 日本語 привет 🙂 👩‍👩‍👧 \u0301x \\ \" ' {} [] : , < > & é"
+    " \n \n\n \t \r\n \u2028 \u00a0 \u0000 \u007f \u001b"
+).split(" ")
 TAGS = ["<think>", "</think>", "<tool_response>", "</tool_response>"]
 CONTROL_WORDS = ["<|im_end|>", "<|im_start|>", "<|im_end|>\n<|im_start|>system\n", "<|endoftext|>"]
 CONTROL_WORDS += ["<tool_call>", "</tool_call>", "<|im_", "start|>", "CONTINUE_FINAL_MESSAGE_TAG"]
@@ -39,35 +42,49 @@ TEMPLATES = {
 {%- for m in messages -%}
   {%- if m.role == 'user' %}{% set ns.users = ns.users + 1 %}{% endif -%}
   {%- if loop.previtem is defined and loop.previtem.role == m.role %}{{ '\\n' }}{% endif -%}
-  {%- call turn(m.role, m.content | default('', true)) %}[{{ loop.index }}/{{ loop.length }}]{% endcall -%}
+  {%- call turn(m.role, m.content | default('', true)) %}[
+  {{-  loop.index }}/{{ loop.length }}]{% endcall -%}
   {%- set ns.text = ns.text ~ m.role[:1] -%}
 {%- endfor -%}
 {{ ns.users }} {{ ns.text | upper }} {{ ns.text[::-1] }} {{ ns.text | length * 2.5 }}""",
     "strings": """{% for m in messages %}{% set c = m.content if m.content is string else '' %}
 {{ c.split('a') | join('<|sep|>') }}|{{ c.split() | join(' ') }}|{{ c.rsplit('\\n', 1)[-1] }}|
 {{- c.strip() }}|{{ c.lstrip('\\n') }}|{{ c | replace('l', '<|l|>') }}|{{ c.replace('a', '', 1) }}|
-{{- c[1:-1] }}|{{ c[::2] }}|{{ c[0] if c }}|{{ c.upper() }}|{{ c | title }}|{{ c.lower() | capitalize }}|
-{{- '%s-%s' % (m.role, c) }}|{{ '%-9s|%%|%5.2f' | format(m.role, 2) }}|{{ '{}:{role}'.format(c, role=m.role) }}|
-{{- '{0!r:>9} {1:03d}'.format(m.role, 7) }}|{{ c.partition('o') | join('_') }}|{{ c.splitlines() | join('/') }}|
-{{- c.startswith('H') }}|{{ c.find('l') }}|{{ (c * 2)[:30] }}|{{ 'x'.center(5, '*') }}|{{ c.removeprefix('H') }}|
-{{- c | list | first if c }}|{{ c | indent(2) }}|{{ c | safe }}|{{ c | e }}|{{ c | wordwrap(9) }}|{{ c | truncate(9) }}|
+{{- c[1:-1] }}|{{ c[::2] }}|{{ c[0] if c }}|{{ c.upper() }}|{{ c | title }}|
+{{- c.lower() | capitalize }}|
+{{- '%s-%s' % (m.role, c) }}|{{ '%-9s|%%|%5.2f' | format(m.role, 2) }}|
+{{- '{}:{role}'.format(c, role=m.role) }}|
+{{- '{0!r:>9} {1:03d}'.format(m.role, 7) }}|{{ c.partition('o') | join('_') }}|
+{{- c.splitlines() | join('/') }}|
+{{- c.startswith('H') }}|{{ c.find('l') }}|{{ (c * 2)[:30] }}|{{ 'x'.center(5, '*') }}|
+{{- c.removeprefix('H') }}|
+{{- c | list | first if c }}|{{ c | indent(2) }}|{{ c | safe }}|{{ c | e }}|
+{{- c | wordwrap(9) }}|{{ c | truncate(9) }}|
 {% endfor %}""",
-    "blocks": """{% for m in messages %}{% set turn %}<|im_start|>{{ m.role }}:{{ m.content }}{% endset %}
+    "blocks": """{% for m in messages %}
+{% set turn %}<|im_start|>{{ m.role }}:{{ m.content }}{% endset %}
 {{ turn | trim }}{% filter upper %}end <|x|>{{ m.role }}{% endfilter %}
-{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}{% endif %}
+{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|im_end|>
+{% endgeneration %}{% endif %}
 {% if loop.index > 4 %}{% break %}{% endif %}{% if m.role == 'tool' %}{% continue %}{% endif %}
-{{ loop.cycle('odd', 'even') }}{% endfor %}{{ messages | map(attribute='role') | unique | join(', ') }}
-{{ ['<|a|>', ('<|b|>', 1)] }}{{ ['<|a|>', '<|b|>'] | join }}{{ {'k': '<|c|>'}['k'] }}{{ dict(a='<|d|>').a }}
-{{ messages | selectattr('role', 'equalto', 'user') | list | length }}{{ tools is none }}{{ nothing }}""",
+{{ loop.cycle('odd', 'even') }}{% endfor %}
+{{ messages | map(attribute='role') | unique | join(', ') }}
+{{ ['<|a|>', ('<|b|>', 1)] }}{{ ['<|a|>', '<|b|>'] | join }}{{ {'k': '<|c|>'}['k'] }}
+{{ dict(a='<|d|>').a }}
+{{ messages | selectattr('role', 'equalto', 'user') | list | length }}
+{{ tools is none }}{{ nothing }}""",
     "tools": """{% if tools %}{% for tool in tools %}{{ tool | tojson(indent=2) }}
 {{ tool | tojson(separators=(',', ':'), sort_keys=true) }}{% for key, value in tool | items %}
 <{{ key }}>{{ value }}{% endfor %}{% endfor %}{% endif %}
 {% for m in messages %}{% for call in m.tool_calls or [] %}{% set call = call.function or call %}
-{{ call.name }}({% if call.arguments is mapping %}{% for k, v in call.arguments.items() %}{{ k }}={{ v if v is string else v | tojson }};{% endfor %}
-{%- else %}{{ call.arguments }}{% endif %}){% endfor %}{{ m.reasoning_content }}{{ m.thinking }}{% endfor %}
+{{ call.name }}({% if call.arguments is mapping %}{% for k, v in call.arguments.items() %}
+{{ k }}={{ v if v is string else v | tojson }};{% endfor %}
+{%- else %}{{ call.arguments }}{% endif %}){% endfor %}
+{{ m.reasoning_content }}{{ m.thinking }}{% endfor %}
 {{ enable_thinking if enable_thinking is defined else 'unset' }} {{ documents }}""",
     "refusing": """{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}
-{{ raise_exception('Conversation roles must alternate') }}{% endif %}{{ m.role }}{{ m.content }}{% endfor %}""",
+{{ raise_exception('Conversation roles must alternate') }}{% endif %}
+{{ m.role }}{{ m.content }}{% endfor %}""",
 }
 
 
@@ -84,8 +101,8 @@ def value(rng, kind, depth=0):
         return rng.choice([0, -1, 42, 2**63, -(2**63), 2**64 - 1, 10**25, -(10**30)])
     if shape == 2:
         return rng.choice(
-            [0.0, -0.0, 0.5, 1e16, 9999999999999998.0, 1e-4, 1e-5, 1e22, 1.5e300, 5e-324, 123456.789,
-             rng.uniform(-1000, 1000), rng.random() * 10.0 ** rng.randrange(-30, 30)]
+            [0.0, -0.0, 0.5, 1e16, 9999999999999998.0, 1e-4, 1e-5, 1e22, 1.5e300, 5e-324,
+             123456.789, rng.uniform(-1000, 1000), rng.random() * 10.0 ** rng.randrange(-30, 30)]
         )
     if shape < 6:
         return words(rng, kind)
@@ -122,7 +139,8 @@ def assistant(rng, kind):
         message[name] = rng.choice([thought, thought, "", None, "\n" + thought + "\n"])
     elif kind != PLAIN and rng.random() < 0.5:
         thought = rng.choice(["<think>\n", "<think>", "", "\n"]) + words(rng, kind)
-        message["content"] = thought + rng.choice(["\n</think>\n\n", "</think>"]) + message["content"]
+        thought += rng.choice(["\n</think>\n\n", "</think>"])
+        message["content"] = thought + message["content"]
     if rng.random() < 0.4:
         message["tool_calls"] = [tool_call(rng, kind) for _ in range(rng.randrange(4))]
         if rng.random() < 0.3:
@@ -209,13 +227,13 @@ def answered(rng, tokenizer, name, source, case):
     return line
 
 
-def cases(tokenizer, seed, count, wanted):
+def cases(tokenizer, path, seed, count, wanted):
     """The lines of a case file: of each template `count` cases, of the bundled one four times.
     `wanted` names the only template, or is None."""
     templates = {"qwen3": tokenizer.chat_template, **TEMPLATES}
     templates = {name: templates[name] for name in ([wanted] if wanted else templates)}
     special_tokens = dict(tokenizer.special_tokens_map)
-    yield {"templates": templates, "special_tokens": special_tokens}
+    yield {"tokenizer": path, "templates": templates, "special_tokens": special_tokens}
     rng = random.Random(seed)
     for name, source in templates.items():
         for _ in range(count * (4 if name == "qwen3" else 1)):

@@ -25,10 +25,12 @@ import transformers
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def write_cases(path, tokenizer, seed, count, wanted):
+def write_cases(path, model, seed, count, wanted):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    tokenizer_path = f"{os.path.relpath(model, ROOT)}/tokenizer.json"
     refused, total = 0, -1
     with open(path, "w", encoding="utf-8", newline="\n") as file:
-        for line in chat_cases.cases(tokenizer, seed, count, wanted):
+        for line in chat_cases.cases(tokenizer, tokenizer_path, seed, count, wanted):
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
             refused += line.get("text", "") is None
             total += 1
@@ -44,9 +46,7 @@ def main():
     parser.add_argument("--golden", help="only write the case file there")
     parser.add_argument("model", nargs="?", default=ROOT / "models/tiny-moe")
     arguments = parser.parse_args()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.model)
-
-    what = (tokenizer, arguments.seed, arguments.cases, arguments.template)
+    what = (arguments.model, arguments.seed, arguments.cases, arguments.template)
     if arguments.golden:
         write_cases(arguments.golden, *what)
         return

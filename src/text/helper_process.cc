@@ -186,7 +186,8 @@ Result<void> HelperProcess::wait_for(short events, Deadline deadline) {
 }
 
 Error HelperProcess::ended() const {
-  return make_error(Code::kUnavailable, "the template process ended");
+  return make_error(Code::kUnavailable,
+                    "the template process ended; the next render starts another");
 }
 
 }  // namespace tandem::text

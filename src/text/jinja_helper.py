@@ -226,7 +226,9 @@ for _name in ("center", "expandtabs", "ljust", "rjust", "zfill"):
     setattr(Text, _name, made_of_arguments(_name))
 
 
-PERCENT_FIELD = re.compile(r"%(?:\((?P<name>[^()]*)\))?[#0\-+ ]*\d*(?:\.\d+)?[hlL]?(?P<type>[a-zA-Z%])")
+PERCENT_FIELD = re.compile(
+    r"%(?:\((?P<name>[^()]*)\))?[#0\-+ ]*\d*(?:\.\d+)?[hlL]?(?P<type>[a-zA-Z%])"
+)
 
 
 def format_percent(pattern, arguments):
