@@ -13,6 +13,11 @@ namespace {
 
 constexpr size_t kRequestIdBytesMax = 128;
 
+/// Beast 1.81 asserts that it is given so many bytes when it looks at an empty body's last chunk a
+/// second time, and a client decides how its bytes are cut. The shortest end of a chunked body,
+/// "0\r\n\r\n", is no shorter, so waiting for it never waits in vain.
+constexpr size_t kChunkBytesMin = 5;
+
 int hex_digit(char digit) {
   if (digit >= '0' && digit <= '9') return digit - '0';
   if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
@@ -67,6 +72,8 @@ struct RequestParser::Impl {
     }
   }
 
+  bool in_chunked_body() const { return parser.is_header_done() && parser.chunked(); }
+
   const Limits limits;
   beast_http::request_parser<beast_http::string_body> parser;
   std::optional<Refusal> refusal;
@@ -80,11 +87,17 @@ RequestParser::RequestParser(RequestParser&&) noexcept = default;
 size_t RequestParser::feed(std::string_view bytes) {
   size_t used = 0;
   while (used < bytes.size() && !done() && !impl_->refusal) {
+    if (impl_->in_chunked_body() && bytes.size() - used < kChunkBytesMin) break;
     boost::beast::error_code error;
     const size_t taken =
         impl_->parser.put(boost::asio::buffer(bytes.data() + used, bytes.size() - used), error);
     used += taken;
-    if (error && error != beast_http::error::need_more) {
+    if (error == beast_http::error::need_more) {
+      // Beast bounds heads and bodies, but neither chunk extensions nor trailers.
+      if (bytes.size() - used > impl_->limits.header_bytes_max) {
+        impl_->refusal = refusal_of(beast_http::error::header_limit, impl_->limits);
+      }
+    } else if (error) {
       impl_->refusal = refusal_of(error, impl_->limits);
     } else if (header_done() && !impl_->header_checked) {
       impl_->header_checked = true;

@@ -28,6 +28,39 @@ TEST(RequestParser, ReadsTheSameForEverySplit) {
   }
 }
 
+TEST(RequestParser, ReadsChunkedBodiesBytewise) {
+  for (const char* body : {"0\r\n\r\n", "3\r\nabc\r\n0\r\n\r\n", "0\r\nA: b\r\n\r\n",
+                           "1;x=y\r\na\r\n2\r\nbc\r\n0;z\r\nA: b\r\n\r\n"}) {
+    const std::string bytes =
+        std::string("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n") + body;
+    RequestParser parser({});
+    std::string waiting;
+    for (const char byte : bytes) {
+      ASSERT_FALSE(parser.done()) << body;
+      waiting += byte;
+      waiting.erase(0, parser.feed(waiting));
+    }
+    ASSERT_TRUE(parser.done()) << body;
+    EXPECT_EQ(waiting, "");
+    const std::string read = parser.take().body;
+    EXPECT_EQ(read, body[0] == '0' ? "" : "abc");
+  }
+}
+
+TEST(RequestParser, BoundsChunkExtensionsAndTrailers) {
+  for (const char* start : {"5;", "0\r\nA: "}) {
+    RequestParser parser({.header_bytes_max = 1000});
+    std::string waiting =
+        std::string("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n") + start;
+    for (int i = 0; i < 1100 && !parser.refusal(); ++i) {
+      waiting.erase(0, parser.feed(waiting));
+      waiting += 'a';
+    }
+    ASSERT_TRUE(parser.refusal()) << start;
+    EXPECT_EQ(parser.refusal()->status, 431);
+  }
+}
+
 TEST(RequestParser, DecodesPaths) {
   EXPECT_EQ(percent_decode("/a%2fb%20c"), "/a/b c");
   EXPECT_EQ(percent_decode("%"), "%");
