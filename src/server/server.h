@@ -36,7 +36,7 @@ class Server {
     size_t header_bytes_max = 16u << 10;
     size_t body_bytes_max = 8u << 20;          ///< of one request
     size_t bodies_bytes_max = 512u << 20;      ///< of all requests being read
-    size_t stream_queue_bytes_max = 1u << 20;  ///< unread bytes of one stream
+    size_t stream_queue_bytes_max = 4u << 20;  ///< unread bytes of one stream
     size_t preparations_max = 1024;            ///< requests that wait to be tokenized
     int text_threads_count = 2;                ///< for parsing, templates and tokenizing
     int socket_send_bytes = 0;  ///< the kernel's buffer per connection; 0: its default

@@ -21,7 +21,7 @@ class HttpServer final : public Loop {
     uint32_t connections_max = 12'000;
     RequestParser::Limits limits;
     size_t bodies_bytes_max = 512u << 20;  ///< of all requests that are being read
-    size_t stream_queue_bytes_max = 1u << 20;
+    size_t stream_queue_bytes_max = 4u << 20;
     int socket_send_bytes = 0;    ///< the kernel's buffer per connection; 0: its default
     int idle_ms = 75'000;         ///< between requests
     int header_ms = 10'000;       ///< first byte of a request -> end of its head

@@ -144,6 +144,7 @@ TEST(ChatRequest, WithoutToolChoiceTheModelIsToldOfNoTools) {
   EXPECT_EQ(chat(chat_with(R"("tools":[{"a":1}],"tool_choice":"none")")).input.tools_json, "");
 }
 
+// long: a table of every field.
 TEST(ChatRequest, NamesTheFieldAtFault) {
   struct Case {
     const char* fields;

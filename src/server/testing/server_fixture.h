@@ -120,6 +120,47 @@ class ServerFixture : public ::testing::Test {
     return events;
   }
 
+  /// Joins the deltas of one choice and checks the order of its events.
+  struct Stream {
+    std::vector<Json> chunks;
+    std::string text;
+    std::string finish_reason;
+    Json usage;
+    bool done = false;
+  };
+
+  Stream stream(const std::string& path, const std::string& body, uint32_t index = 0) {
+    const auto answer = post(path, body);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    EXPECT_TRUE(answer.complete);
+    Stream result;
+    for (const std::string& event : events_of(answer.body)) {
+      EXPECT_FALSE(result.done) << "nothing follows [DONE]";
+      if (event == "[DONE]") {
+        result.done = true;
+        continue;
+      }
+      const Json chunk = Json::parse(event);
+      result.chunks.push_back(chunk);
+      if (!chunk.contains("choices")) continue;
+      if (chunk["choices"].empty()) result.usage = chunk["usage"];
+      for (const Json& choice : chunk["choices"]) {
+        if (choice["index"] != index) continue;
+        EXPECT_EQ(result.finish_reason, "") << "nothing follows the finish reason";
+        if (choice.contains("text")) result.text += choice["text"];
+        if (choice.contains("delta")) result.text += choice["delta"].value("content", "");
+        if (!choice["finish_reason"].is_null()) result.finish_reason = choice["finish_reason"];
+      }
+    }
+    return result;
+  }
+
+  Json error_of(const HttpClient::Answer& answer) {
+    const Json body = Json::parse(answer.body, nullptr, false);
+    EXPECT_TRUE(body.contains("error")) << answer.body;
+    return body.value("error", Json::object());
+  }
+
   void await(const std::function<bool()>& condition) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (!condition()) {
