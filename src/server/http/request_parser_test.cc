@@ -1,0 +1,80 @@
+// Goal: a request reads the same however its bytes are cut, and paths and ids come out safe.
+// Method: every split of one request in two and bytewise; tables for the text helpers.
+#include "server/http/request_parser.h"
+
+#include <gtest/gtest.h>
+
+namespace tandem::server::http {
+namespace {
+
+TEST(RequestParser, ReadsTheSameForEverySplit) {
+  const std::string bytes =
+      "POST http://host/v1/x?y=%20 HTTP/1.1\r\nHost: a\r\nX-Request-Id: id7\r\n"
+      "Content-Length: 4\r\n\r\nbodyGET";
+  for (size_t cut = 0; cut < bytes.size(); ++cut) {
+    RequestParser parser({});
+    std::string waiting = bytes.substr(0, cut);
+    waiting.erase(0, parser.feed(waiting));
+    waiting += bytes.substr(cut);
+    if (!parser.done()) waiting.erase(0, parser.feed(waiting));
+    ASSERT_TRUE(parser.done()) << cut;
+    EXPECT_EQ(waiting, "GET") << cut;
+    const Request request = parser.take();
+    EXPECT_EQ(request.method, "POST");
+    EXPECT_EQ(request.path, "/v1/x");
+    EXPECT_EQ(request.request_id, "id7");
+    EXPECT_EQ(request.body, "body");
+    EXPECT_TRUE(request.keep_alive);
+  }
+}
+
+TEST(RequestParser, ReadsChunkedBodiesBytewise) {
+  for (const char* body : {"0\r\n\r\n", "3\r\nabc\r\n0\r\n\r\n", "0\r\nA: b\r\n\r\n",
+                           "1;x=y\r\na\r\n2\r\nbc\r\n0;z\r\nA: b\r\n\r\n"}) {
+    const std::string bytes =
+        std::string("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n") + body;
+    RequestParser parser({});
+    std::string waiting;
+    for (const char byte : bytes) {
+      ASSERT_FALSE(parser.done()) << body;
+      waiting += byte;
+      waiting.erase(0, parser.feed(waiting));
+    }
+    ASSERT_TRUE(parser.done()) << body;
+    EXPECT_EQ(waiting, "");
+    const std::string read = parser.take().body;
+    EXPECT_EQ(read, body[0] == '0' ? "" : "abc");
+  }
+}
+
+TEST(RequestParser, BoundsChunkExtensionsAndTrailers) {
+  for (const char* start : {"5;", "0\r\nA: "}) {
+    RequestParser parser({.header_bytes_max = 1000});
+    std::string waiting =
+        std::string("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n") + start;
+    for (int i = 0; i < 1100 && !parser.refusal(); ++i) {
+      waiting.erase(0, parser.feed(waiting));
+      waiting += 'a';
+    }
+    ASSERT_TRUE(parser.refusal()) << start;
+    EXPECT_EQ(parser.refusal()->status, 431);
+  }
+}
+
+TEST(RequestParser, DecodesPaths) {
+  EXPECT_EQ(percent_decode("/a%2fb%20c"), "/a/b c");
+  EXPECT_EQ(percent_decode("%"), "%");
+  EXPECT_EQ(percent_decode("%4"), "%4");
+  EXPECT_EQ(percent_decode("%zz%41"), "%zzA");
+}
+
+TEST(RequestParser, AcceptsOnlyPrintableIds) {
+  EXPECT_TRUE(is_usable_request_id("a-1"));
+  EXPECT_FALSE(is_usable_request_id(""));
+  EXPECT_FALSE(is_usable_request_id("a b"));
+  EXPECT_FALSE(is_usable_request_id("a\xc3\xa9"));
+  EXPECT_FALSE(is_usable_request_id(std::string(129, 'a')));
+}
+
+}  // namespace
+}  // namespace tandem::server::http
