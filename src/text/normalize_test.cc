@@ -35,9 +35,12 @@ TEST(Normalize, ComposesAndOrders) {
 }
 
 TEST(Normalize, AMarkOfTheSameClassBlocks) {
-  // U+0316 is of class 220, which lets U+0301 (230) pass; U+0306 (230) does not.
+  // U+0316 is of class 220, which lets U+0301 (230) pass; U+0305 (230) does not.
   EXPECT_EQ(to_nfc("e\u0316\u0301"), "\u00E9\u0316");
-  EXPECT_EQ(to_nfc("o\u0306\u0301"), "\u014F\u0301");
+  EXPECT_EQ(to_nfc("e\u0305\u0301"), "e\u0305\u0301");
+  // A vowel sign of class 0 joins its neighbour only.
+  EXPECT_EQ(to_nfc("\u09C7\u09BE"), "\u09CB");
+  EXPECT_EQ(to_nfc("\u09C7\u0323\u09BE"), "\u09C7\u0323\u09BE");
   EXPECT_EQ(to_nfc("a\u05B0\u0301"), "\u00E1\u05B0");
   // A starter between them blocks as well.
   EXPECT_EQ(to_nfc("e\u200D\u0301"), "e\u200D\u0301");
