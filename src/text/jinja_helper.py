@@ -1,3 +1,4 @@
+# long: one program, sent as one string to an isolated interpreter that imports nothing of ours
 """Renders one chat template for the server, in a process of its own.
 
 A template comes with a model file, so it is untrusted code, and the conversation comes from a

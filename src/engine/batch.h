@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "ops/sample/sample.h"
+
+namespace tandem::engine {
+
+/// One sequence's part of a step.
+struct BatchItem {
+  std::span<const TokenId> tokens;         ///< the sequence up to the end of this chunk
+  uint32_t start = 0;                      ///< first position to compute
+  std::span<const PageId> pages;           ///< cover all of `tokens`
+  const ops::SampleRow* sample = nullptr;  ///< how to choose the next token; null in mid-prompt
+};
+
+/// Runs one step on whatever holds the model: a device, a group of ranks, a simulation.
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+  /// Computes all items and samples for those that ask: one result per such item, in order. An
+  /// Error means that the whole step is lost.
+  virtual Result<void> run(std::span<const BatchItem> items,
+                           std::span<ops::SampledRow> sampled) = 0;
+};
+
+}  // namespace tandem::engine

@@ -1,0 +1,157 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <chrono>
+#include <utility>
+
+#include "engine/validate.h"
+
+namespace tandem::engine {
+namespace {
+
+int64_t monotonic_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::create(const Options& options, StepRunner& runner) {
+  auto core =
+      TANDEM_TRY(EngineCore::create({.limits = options.limits, .now_us = monotonic_us}, runner));
+  return std::unique_ptr<Engine>(new Engine(options, std::move(core)));
+}
+
+Engine::Engine(const Options& options, std::unique_ptr<EngineCore> core)
+    : limits_(options.limits), core_(std::move(core)) {
+  published_.pages_total = limits_.pages_total;
+  thread_ = std::thread([this] { loop(); });
+  pthread_setname_np(thread_.native_handle(), "engine");
+}
+
+Engine::~Engine() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+Result<void> Engine::submit(Request request, EventSink& sink) {
+  TANDEM_TRY(validate(request, limits_));
+  {
+    std::lock_guard lock(mutex_);
+    if (draining_ || stopping_) {
+      return make_error(Code::kFailedPrecondition,
+                        "the server is shutting down; send the request to another one");
+    }
+    const uint32_t queued = published_.requests_waiting + static_cast<uint32_t>(inbox_.size());
+    if (queued >= limits_.queue_requests_max) {
+      return make_error(
+          Code::kResourceExhausted,
+          fmt::format("{} requests are waiting already (--max-num-queued-reqs {}); try "
+                      "again later",
+                      queued, limits_.queue_requests_max));
+    }
+    if (queued > 0 && queued_tokens_ + request.prompt.size() > limits_.queue_tokens_max) {
+      return make_error(Code::kResourceExhausted,
+                        fmt::format("{} prompt tokens are waiting already (--max-num-queued-tokens "
+                                    "{}); try again later",
+                                    queued_tokens_, limits_.queue_tokens_max));
+    }
+    queued_tokens_ += request.prompt.size();
+    inbox_.push_back({std::move(request), &sink, monotonic_us()});
+  }
+  wake_.notify_one();
+  return {};
+}
+
+void Engine::cancel(RequestId id) {
+  {
+    std::lock_guard lock(mutex_);
+    cancellations_.push_back(id);
+  }
+  wake_.notify_one();
+}
+
+void Engine::drain() {
+  std::lock_guard lock(mutex_);
+  draining_ = true;
+}
+
+EngineStatus Engine::status() const {
+  EngineStatus status;
+  {
+    std::lock_guard lock(mutex_);
+    status = published_;
+    status.requests_waiting += static_cast<uint32_t>(inbox_.size());
+    status.ready = !draining_ && !stopping_;
+    if (!status.ready) status.reason = "draining";
+  }
+  const int64_t started = step_started_us_.load(std::memory_order_relaxed);
+  const int64_t step_ms = started == 0 ? 0 : (monotonic_us() - started) / 1000;
+  if (step_ms > int64_t{limits_.stall_ms_max}) {
+    status.ready = false;
+    status.reason = fmt::format("rank 0 has been in one step for {} ms", step_ms);
+  }
+  return status;
+}
+
+void Engine::loop() {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (core_->running_count() + core_->waiting_count() == 0) {
+        wake_.wait(lock, [&] { return stopping_ || !inbox_.empty() || !cancellations_.empty(); });
+      }
+      if (stopping_) break;
+      std::swap(taken_, inbox_);
+      std::swap(taken_cancellations_, cancellations_);
+      published_.requests_waiting += static_cast<uint32_t>(taken_.size());
+    }
+    take_inbox();
+    step_started_us_.store(monotonic_us(), std::memory_order_relaxed);
+    core_->step();
+    step_started_us_.store(0, std::memory_order_relaxed);
+    publish();
+  }
+  {
+    std::lock_guard lock(mutex_);
+    std::swap(taken_, inbox_);
+  }
+  take_inbox();
+  core_->fail_all(make_error(Code::kUnavailable, "the server shut down before the request ended"));
+}
+
+void Engine::take_inbox() {
+  for (Submitted& submitted : taken_) {
+    core_->accept(std::move(submitted.request), *submitted.sink, submitted.time_us);
+  }
+  taken_.clear();
+  for (RequestId id : taken_cancellations_) core_->cancel(id);
+  taken_cancellations_.clear();
+}
+
+void Engine::publish() {
+  const kv::CacheStats cache = core_->cache_stats();
+  const EngineCounters& counters = core_->counters();
+  const uint64_t waiting_tokens = core_->waiting_tokens();
+  std::lock_guard lock(mutex_);
+  published_.requests_running = static_cast<uint32_t>(core_->running_count());
+  published_.requests_waiting = static_cast<uint32_t>(core_->waiting_count());
+  published_.pages_used = cache.pages_used;
+  published_.steps = counters.steps;
+  published_.preemptions = counters.preemptions;
+  published_.prompt_tokens = counters.prompt_tokens;
+  published_.generated_tokens = counters.generated_tokens;
+  published_.prefix_query_tokens = cache.query_tokens;
+  published_.prefix_hit_tokens = cache.hit_tokens;
+  queued_tokens_ = waiting_tokens;
+  for (const Submitted& submitted : inbox_) queued_tokens_ += submitted.request.prompt.size();
+}
+
+}  // namespace tandem::engine

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine/engine_core.h"
+
+namespace tandem::engine {
+
+/// EngineCore with its thread ("engine") and its inbox. submit(), cancel() and status() may come
+/// from any thread; events leave on the engine's thread. Idle, it sleeps until a producer wakes it.
+class Engine final : public EngineClient {
+ public:
+  struct Options {
+    Limits limits;
+  };
+  /// `runner` must outlive the engine.
+  static Result<std::unique_ptr<Engine>> create(const Options& options, StepRunner& runner);
+  /// Ends what lives with kUnavailable, then the thread.
+  ~Engine() override;
+
+  Result<void> submit(Request request, EventSink& sink) override;
+  void cancel(RequestId id) override;
+  EngineStatus status() const override;
+  /// Refuses new requests from now on; those accepted run to their end.
+  void drain();
+
+ private:
+  struct Submitted {
+    Request request;
+    EventSink* sink;
+    int64_t time_us;
+  };
+  Engine(const Options& options, std::unique_ptr<EngineCore> core);
+  void loop();
+  void take_inbox();
+  void publish();
+
+  const Limits limits_;
+  std::unique_ptr<EngineCore> core_;  // engine thread only
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<Submitted> inbox_;          // guarded by mutex_
+  std::vector<RequestId> cancellations_;  // guarded by mutex_
+  uint64_t queued_tokens_ = 0;            // guarded by mutex_: prompts in inbox and waiting list
+  bool draining_ = false;                 // guarded by mutex_
+  bool stopping_ = false;                 // guarded by mutex_
+  EngineStatus published_;                // guarded by mutex_
+  std::vector<Submitted> taken_;          // engine thread only; swapped with inbox_
+  std::vector<RequestId> taken_cancellations_;  // engine thread only
+
+  std::atomic<int64_t> step_started_us_{0};  // 0: no step is running
+  std::thread thread_;
+};
+
+}  // namespace tandem::engine

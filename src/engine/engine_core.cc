@@ -1,0 +1,107 @@
+#include "engine/engine_core.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tandem::engine {
+
+Result<std::unique_ptr<EngineCore>> EngineCore::create(const Options& options, StepRunner& runner) {
+  const Limits& l = options.limits;
+  const auto refuse = [](std::string what) {
+    return make_error(Code::kInvalidArgument, std::move(what));
+  };
+  if (l.model_length_max < 2)
+    return refuse("--max-model-len must be 2 or more: one prompt token and one answer token");
+  if (l.sequences_max == 0) return refuse("--max-num-seqs must be 1 or more");
+  if (l.step_tokens_max < l.sequences_max) {
+    return refuse(
+        fmt::format("--max-num-batched-tokens {} is below --max-num-seqs {}: a step must hold one "
+                    "token of every "
+                    "sequence",
+                    l.step_tokens_max, l.sequences_max));
+  }
+  if (uint64_t{l.pages_total} * l.page_tokens < l.model_length_max) {
+    return make_error(
+        Code::kResourceExhausted,
+        fmt::format(
+            "the KV cache has {} pages of {} tokens, less than one sequence of {} tokens: lower "
+            "--max-model-len or give the cache more memory",
+            l.pages_total, l.page_tokens, l.model_length_max));
+  }
+  auto cache = TANDEM_TRY(kv::CacheManager::create({.pages_total = l.pages_total,
+                                                    .page_tokens = l.page_tokens,
+                                                    .sequences_max = l.sequences_max,
+                                                    .prefix_caching = l.prefix_caching,
+                                                    .seed = l.prefix_seed}));
+  return std::unique_ptr<EngineCore>(new EngineCore(options, runner, std::move(cache)));
+}
+
+EngineCore::EngineCore(const Options& options, StepRunner& runner,
+                       std::unique_ptr<kv::CacheManager> cache)
+    : options_(options), runner_(runner), cache_(std::move(cache)) {
+  const size_t n = options.limits.sequences_max;
+  running_.reserve(n);
+  views_.reserve(n);
+  chunks_.reserve(n);
+  items_.reserve(n);
+  sampled_.resize(n);
+  events_.resize(n);
+  sinks_.resize(n);
+}
+
+void EngineCore::accept(Request request, EventSink& sink, int64_t submitted_us) {
+  auto sequence = std::make_unique<Sequence>();
+  sequence->tokens = std::move(request.prompt);
+  sequence->prompt_tokens = static_cast<uint32_t>(sequence->tokens.size());
+  for (const auto& bias : request.sampling.logit_bias) {
+    sequence->bias.push_back({.token = bias.token, .bias = bias.bias});
+  }
+  sequence->request = std::move(request);
+  sequence->sink = &sink;
+  sequence->submitted_us = submitted_us;
+  waiting_.push_back(std::move(sequence));
+}
+
+void EngineCore::cancel(RequestId id) {
+  const auto matches = [id](const auto& sequence) { return sequence->request.id == id; };
+  if (auto it = std::ranges::find_if(running_, matches); it != running_.end()) {
+    finish(**it, FinishReason::kCancelled, nullptr);
+  } else if (auto at = std::ranges::find_if(waiting_, matches); at != waiting_.end()) {
+    finish(**at, FinishReason::kCancelled, nullptr);
+  }
+}
+
+void EngineCore::fail_all(const Error& error) {
+  for (auto& sequence : running_) finish(*sequence, FinishReason::kError, &error);
+  for (auto& sequence : waiting_) finish(*sequence, FinishReason::kError, &error);
+  emit();
+}
+
+uint64_t EngineCore::waiting_tokens() const {
+  uint64_t tokens = 0;
+  for (const auto& sequence : waiting_) tokens += sequence->prompt_tokens;
+  return tokens;
+}
+
+bool EngineCore::step() {
+  emit();  // requests cancelled since the last turn
+  admit_waiting();
+  grow_running();
+  if (running_.empty()) {
+    TANDEM_CHECK(waiting_.empty(), "a sequence alone always fits the cache");
+    return false;
+  }
+  if (const Result<void> ran = run_step(); ran.ok()) {
+    update();
+  } else {
+    // The step is lost, and with it what its sequences wrote; the others were not touched.
+    for (const Chunk& chunk : chunks_) {
+      finish(*running_[chunk.sequence], FinishReason::kError, &ran.error());
+    }
+  }
+  emit();
+  return true;
+}
+
+}  // namespace tandem::engine

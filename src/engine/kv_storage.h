@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "model/config.h"
+#include "ops/attention/kv_pool.h"
+
+namespace tandem::engine {
+
+/// The K and V memory of one rank: per layer two pools of pages. Who owns which page is kv's
+/// affair; this is only where the numbers lie.
+class KvStorage {
+ public:
+  struct Options {
+    DType dtype = DType::kBF16;
+    int64_t pages_count = 0;
+    int64_t page_tokens = 0;
+  };
+  static Result<KvStorage> create(Device& device, const model::ModelConfig& config,
+                                  const Options& options);
+  static size_t bytes_per_page(const model::ModelConfig& config, DType dtype, int64_t page_tokens);
+
+  std::span<const ops::KvPool> pools() const { return pools_; }  ///< one per layer
+
+ private:
+  std::vector<Buffer> buffers_;
+  std::vector<ops::KvPool> pools_;
+};
+
+}  // namespace tandem::engine

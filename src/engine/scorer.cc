@@ -1,0 +1,68 @@
+#include "engine/scorer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tandem::engine {
+
+Result<std::unique_ptr<Scorer>> Scorer::create(Device& device, const model::Qwen3& model,
+                                               const Options& options) {
+  std::unique_ptr<Scorer> scorer(new Scorer(model, options));
+  const int64_t pages =
+      (int64_t{options.model_length_max} + options.page_tokens - 1) / options.page_tokens;
+  scorer->stream_ = TANDEM_TRY(device.make_stream());
+  scorer->kv_ = TANDEM_TRY(KvStorage::create(
+      device, model.config(),
+      {.dtype = options.kv_dtype, .pages_count = pages, .page_tokens = options.page_tokens}));
+  scorer->activations_ = TANDEM_TRY(model::Activations::create(
+      device, model.config(),
+      {.tokens_max = options.chunk_tokens, .rows_max = options.chunk_tokens}));
+  scorer->tensors_ = TANDEM_TRY(StepTensors::create(device, {.tokens_max = options.chunk_tokens,
+                                                             .sequences_max = 1,
+                                                             .rows_max = options.chunk_tokens,
+                                                             .pages_max = pages,
+                                                             .page_tokens = options.page_tokens}));
+  for (uint32_t i = 0; i < pages; ++i) scorer->pages_.push_back(PageId{i});
+  return scorer;
+}
+
+Result<void> Scorer::score(std::span<const TokenId> tokens,
+                           const std::function<void(size_t, std::span<const float>)>& visit) {
+  if (tokens.empty()) return make_error(Code::kInvalidArgument, "no tokens to score");
+  if (tokens.size() > options_.model_length_max) {
+    return make_error(Code::kInvalidArgument,
+                      fmt::format("{} tokens are more than --max-model-len {}", tokens.size(),
+                                  options_.model_length_max));
+  }
+  const int64_t vocabulary = model_.config().vocab_size;
+  for (TokenId token : tokens) {
+    if (token < 0 || token >= vocabulary) {
+      return make_error(
+          Code::kInvalidArgument,
+          fmt::format("token {} is outside the vocabulary [0, {})", token, vocabulary));
+    }
+  }
+  for (size_t start = 0; start < tokens.size();) {
+    const size_t end = std::min(tokens.size(), start + options_.chunk_tokens);
+    const auto count = static_cast<uint32_t>(end - start);
+    tensors_.clear();
+    tensors_.append(tokens.first(end), static_cast<uint32_t>(start), pages_, count);
+    TANDEM_TRY(model_.forward(*stream_, tensors_.input(), kv_.pools(), activations_));
+    for (uint32_t i = 0; i < count; ++i) {
+      visit(start + i, {activations_.logits.row(i), static_cast<size_t>(vocabulary)});
+    }
+    start = end;
+  }
+  return {};
+}
+
+double nats_of(std::span<const float> logits, TokenId token) {
+  const double top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0.0;
+  for (float x : logits) sum += std::exp(static_cast<double>(x) - top);
+  return std::log(sum) + top - static_cast<double>(logits[static_cast<size_t>(token)]);
+}
+
+}  // namespace tandem::engine

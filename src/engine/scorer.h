@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "engine/kv_storage.h"
+#include "engine/step_tensors.h"
+#include "model/activations.h"
+#include "model/qwen3.h"
+
+namespace tandem::engine {
+
+/// Logits of every position of given texts, for `tandem logits` and `tandem eval`: one sequence at
+/// a time, in chunks, with its own KV memory. Gives the same bits as the serving path.
+class Scorer {
+ public:
+  struct Options {
+    uint32_t model_length_max = 0;
+    uint32_t chunk_tokens = 256;
+    uint32_t page_tokens = 16;
+    DType kv_dtype = DType::kBF16;
+  };
+  /// `device` and `model` must outlive the scorer.
+  static Result<std::unique_ptr<Scorer>> create(Device& device, const model::Qwen3& model,
+                                                const Options& options);
+
+  /// Calls visit(position, logits [vocabulary]) for every position in order; the logits at a
+  /// position predict the next token. kInvalidArgument: no tokens, too many, or unknown ids.
+  Result<void> score(std::span<const TokenId> tokens,
+                     const std::function<void(size_t, std::span<const float>)>& visit);
+
+ private:
+  Scorer(const model::Qwen3& model, const Options& options) : model_(model), options_(options) {}
+
+  const model::Qwen3& model_;
+  Options options_;
+  std::unique_ptr<Stream> stream_;
+  KvStorage kv_;
+  model::Activations activations_;
+  StepTensors tensors_;
+  std::vector<PageId> pages_;
+};
+
+/// -log softmax(logits)[token] in nats, summed in double.
+double nats_of(std::span<const float> logits, TokenId token);
+
+}  // namespace tandem::engine

@@ -1,0 +1,113 @@
+// From sampled tokens to events: append, stop, free, tell.
+#include <algorithm>
+
+#include "engine/engine_core.h"
+
+namespace tandem::engine {
+
+void EngineCore::update() {
+  size_t sampled_index = 0;
+  for (const Chunk& chunk : chunks_) {
+    Sequence& sequence = *running_[chunk.sequence];
+    // What a prefill computes again after a preemption counts again: it is work done.
+    if (chunk.tokens > 1 || sequence.tokens_computed < sequence.prompt_tokens) {
+      counters_.prompt_tokens += chunk.tokens;
+    }
+    sequence.tokens_computed += chunk.tokens;
+    cache_->commit(sequence.cache, std::span(sequence.tokens).first(sequence.tokens_computed));
+    if (sequence.tokens_computed == sequence.tokens.size()) {
+      append(sequence, sampled_[sampled_index++]);
+    }
+  }
+}
+
+void EngineCore::append(Sequence& sequence, const ops::SampledRow& sampled) {
+  if (!sampled.finite) {
+    const Error error = make_error(
+        Code::kInternal,
+        "the model's output is not a finite number for this prompt; the weights may be damaged, or "
+        "the sequence overflows the compute type: check the checkpoint, or try --dtype f32");
+    return finish(sequence, FinishReason::kError, &error);
+  }
+  const Request& request = sequence.request;
+  if (sequence.first_token_us == 0) sequence.first_token_us = options_.now_us();
+  sequence.tokens.push_back(sampled.token);
+  ++counters_.generated_tokens;
+
+  Event& event = event_of(sequence);
+  event.tokens.resize(1);
+  GeneratedToken& token = event.tokens.front();
+  token.token = sampled.token;
+  token.logprob = sampled.logprob;
+  token.top.clear();
+  for (const ops::TokenLogprob& top : sampled.top()) {
+    token.top.push_back({.token = top.token, .logprob = top.logprob});
+  }
+
+  const bool stops =
+      std::ranges::find(request.stop_tokens, sampled.token) != request.stop_tokens.end();
+  if (stops) {
+    finish(sequence, FinishReason::kStop, nullptr);
+  } else if (sequence.generated_tokens() >= request.tokens_max ||
+             sequence.tokens.size() >= options_.limits.model_length_max) {
+    finish(sequence, FinishReason::kLength, nullptr);
+  }
+}
+
+void EngineCore::finish(Sequence& sequence, FinishReason reason, const Error* error) {
+  if (sequence.finished) return;  // cancelled twice, or cancelled and then failed
+  sequence.finished = true;
+  Event& event = event_of(sequence);
+  event.finish = reason;
+  if (error != nullptr) event.error = *error;
+  const int64_t now = options_.now_us();
+  const int64_t scheduled = sequence.scheduled_us == 0 ? now : sequence.scheduled_us;
+  const int64_t first_token = sequence.first_token_us == 0 ? now : sequence.first_token_us;
+  event.timing = {.queue_us = scheduled - sequence.submitted_us,
+                  .prefill_us = std::max<int64_t>(first_token - scheduled, 0),
+                  .decode_us = std::max<int64_t>(now - first_token, 0)};
+}
+
+/// The sequence's event of this turn, made when first asked for.
+Event& EngineCore::event_of(Sequence& sequence) {
+  if (sequence.event_turn == turn_) return events_[sequence.event_index];
+  if (events_count_ == events_.size()) {  // a burst of cancellations; grows once
+    events_.emplace_back();
+    sinks_.push_back(nullptr);
+  }
+  sequence.event_turn = turn_;
+  sequence.event_index = events_count_;
+  sinks_[events_count_] = sequence.sink;
+  Event& event = events_[events_count_++];
+  event.id = sequence.request.id;
+  event.tokens.clear();
+  event.finish.reset();
+  event.error.reset();
+  event.prompt_tokens = sequence.prompt_tokens;
+  event.cached_tokens = sequence.cached_tokens;
+  event.timing = {};
+  return event;
+}
+
+void EngineCore::emit() {
+  drop_finished();
+  // One call per run of events with the same sink: usually one call per step.
+  for (size_t begin = 0; begin < events_count_;) {
+    size_t end = begin + 1;
+    while (end < events_count_ && sinks_[end] == sinks_[begin]) ++end;
+    sinks_[begin]->on_events(std::span(events_).subspan(begin, end - begin));
+    begin = end;
+  }
+  events_count_ = 0;
+  ++turn_;
+}
+
+void EngineCore::drop_finished() {
+  for (auto& sequence : running_) {
+    if (sequence->finished) cache_->release(sequence->cache);
+  }
+  std::erase_if(running_, [](const auto& sequence) { return sequence->finished; });
+  std::erase_if(waiting_, [](const auto& sequence) { return sequence->finished; });
+}
+
+}  // namespace tandem::engine

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "model/activations.h"
+#include "model/config.h"
+#include "model/step_input.h"
+#include "model/weight_source.h"
+#include "ops/attention/kv_pool.h"
+#include "ops/linear/packed_linear.h"
+
+namespace tandem::model {
+
+/// The Qwen3 and Qwen3-MoE decoders: RMSNorm, grouped-query attention with per-head q/k norm and
+/// rotary positions, SwiGLU or a mixture of SwiGLU experts per layer. (Qwen3 technical report,
+/// arXiv 2505.09388.) Weights are packed once at load and then immutable, so several streams may
+/// run forward() at once, each with its own Activations.
+class Qwen3 {
+ public:
+  struct Options {
+    DType compute = DType::kBF16;  ///< kBF16 or kF32: stored weights, and what products are made of
+    int64_t positions_max = 0;     ///< longest sequence: rows of the rotary table
+  };
+  /// Checks that the source has exactly the tensors the config asks for, then packs them.
+  static Result<std::unique_ptr<Qwen3>> load(Device& device, const ModelConfig& config,
+                                             WeightSource& source, const Options& options);
+
+  /// Runs one step: writes K and V of every token into `kv` (one pool per layer) and leaves the
+  /// logits of input.logits_rows in the first rows of activations.logits.
+  Result<void> forward(Stream& stream, const StepInput& input, std::span<const ops::KvPool> kv,
+                       Activations& activations) const;
+
+  const ModelConfig& config() const { return config_; }
+  const Options& options() const { return options_; }
+
+ private:
+  friend class Qwen3Loader;
+
+  struct DenseMlp {
+    ops::PackedLinear gate_up;  // [2 * intermediate, hidden]
+    ops::PackedLinear down;     // [hidden, intermediate]
+  };
+  struct MoeMlp {
+    ops::PackedLinear router;   // [experts, hidden], f32
+    ops::PackedLinear gate_up;  // experts x [2 * moe_intermediate, hidden]
+    ops::PackedLinear down;     // experts x [hidden, moe_intermediate]
+  };
+  struct Layer {
+    Buffer attention_norm;  // [hidden] f32
+    Buffer q_norm;          // [head_dim] f32
+    Buffer k_norm;          // [head_dim] f32
+    Buffer mlp_norm;        // [hidden] f32
+    ops::PackedLinear qkv;  // [(heads + 2 * kv_heads) * head_dim, hidden]
+    ops::PackedLinear o;    // [hidden, heads * head_dim]
+    DenseMlp dense;         // set when the layer is dense
+    MoeMlp moe;             // set when the layer is a mixture
+  };
+
+  Qwen3(ModelConfig config, Options options);
+  Result<void> attention_block(Stream& stream, const Layer& layer, const StepInput& input,
+                               const ops::KvPool& kv, Activations& a) const;
+  Result<void> dense_block(Stream& stream, const Layer& layer, int64_t tokens,
+                           Activations& a) const;
+  Result<void> moe_block(Stream& stream, const Layer& layer, int64_t tokens, Activations& a) const;
+
+  ModelConfig config_;
+  Options options_;
+  Buffer embedding_;           // [vocabulary, hidden] in the compute dtype
+  Buffer final_norm_;          // [hidden] f32
+  Buffer cos_sin_;             // [positions_max, rotary_dim] f32
+  ops::PackedLinear lm_head_;  // [vocabulary, hidden]
+  std::vector<Layer> layers_;
+};
+
+}  // namespace tandem::model

@@ -1,0 +1,167 @@
+// From the tensors of a checkpoint to the packed weights of a Qwen3.
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "model/qwen3.h"
+#include "model/rope.h"
+#include "model/tensor_names.h"
+
+namespace tandem::model {
+namespace {
+
+/// Elements of `view` as floats, whatever dtype the file has.
+float element(const WeightView& view, int64_t i) {
+  const std::byte* at = view.bytes.data() + i * static_cast<int64_t>(dtype_bytes(view.dtype));
+  if (view.dtype == DType::kF32) {
+    float x;
+    std::memcpy(&x, at, sizeof x);
+    return x;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, at, sizeof bits);
+  return view.dtype == DType::kBF16 ? to_float(bf16{bits}) : f16_to_float(bits);
+}
+
+}  // namespace
+
+/// Reads one tensor after another in file-name order of the layers; what is packed is dropped from
+/// memory, so that loading needs little more than the packed weights.
+class Qwen3Loader {
+ public:
+  Qwen3Loader(Device& device, WeightSource& source, Qwen3& model)
+      : device_(device), source_(source), model_(model), config_(model.config_) {}
+
+  Result<void> load() {
+    const ModelConfig& c = config_;
+    model_.embedding_ = TANDEM_TRY(load_table(names_.embedding()));
+    model_.layers_.resize(static_cast<size_t>(c.layers_count));
+    for (int64_t i = 0; i < c.layers_count; ++i) TANDEM_TRY(load_layer(i));
+    model_.final_norm_ = TANDEM_TRY(load_vector(names_.final_norm()));
+    model_.lm_head_ =
+        TANDEM_TRY(create({.out_features = c.vocab_size, .in_features = c.hidden_size}));
+    TANDEM_TRY(
+        pack(model_.lm_head_, 0, 0, c.tie_word_embeddings ? names_.embedding() : names_.lm_head()));
+    const std::vector<float> table = make_rope_table(c.rope, model_.options_.positions_max);
+    model_.cos_sin_ = TANDEM_TRY(device_.allocate(table.size() * sizeof(float)));
+    std::memcpy(model_.cos_sin_.data(), table.data(), table.size() * sizeof(float));
+    return {};
+  }
+
+ private:
+  Result<void> load_layer(int64_t i) {
+    const ModelConfig& c = config_;
+    const int64_t q_rows = c.heads * c.head_dim;
+    const int64_t kv_rows = c.kv_heads * c.head_dim;
+    Qwen3::Layer& layer = model_.layers_[static_cast<size_t>(i)];
+    layer.attention_norm = TANDEM_TRY(load_vector(names_.input_norm(i)));
+    layer.q_norm = TANDEM_TRY(load_vector(names_.q_norm(i)));
+    layer.k_norm = TANDEM_TRY(load_vector(names_.k_norm(i)));
+    layer.mlp_norm = TANDEM_TRY(load_vector(names_.post_attention_norm(i)));
+
+    layer.qkv =
+        TANDEM_TRY(create({.out_features = q_rows + 2 * kv_rows, .in_features = c.hidden_size}));
+    TANDEM_TRY(pack(layer.qkv, 0, 0, names_.attention(i, "q_proj")));
+    TANDEM_TRY(pack(layer.qkv, 0, q_rows, names_.attention(i, "k_proj")));
+    TANDEM_TRY(pack(layer.qkv, 0, q_rows + kv_rows, names_.attention(i, "v_proj")));
+    // Cut per query head: the sum that tensor parallelism would split.
+    layer.o = TANDEM_TRY(
+        create({.out_features = c.hidden_size, .in_features = q_rows, .partition = c.head_dim}));
+    TANDEM_TRY(pack(layer.o, 0, 0, names_.attention(i, "o_proj")));
+    return c.layer_is_moe[static_cast<size_t>(i)] ? load_moe(i, layer.moe)
+                                                  : load_dense(i, layer.dense);
+  }
+
+  Result<void> load_dense(int64_t i, Qwen3::DenseMlp& mlp) {
+    const ModelConfig& c = config_;
+    mlp.gate_up =
+        TANDEM_TRY(create({.out_features = 2 * c.intermediate_size, .in_features = c.hidden_size}));
+    TANDEM_TRY(pack(mlp.gate_up, 0, 0, names_.mlp(i, "gate_proj")));
+    TANDEM_TRY(pack(mlp.gate_up, 0, c.intermediate_size, names_.mlp(i, "up_proj")));
+    mlp.down = TANDEM_TRY(create({.out_features = c.hidden_size,
+                                  .in_features = c.intermediate_size,
+                                  .partition = kDenseDownPartition}));
+    return pack(mlp.down, 0, 0, names_.mlp(i, "down_proj"));
+  }
+
+  Result<void> load_moe(int64_t i, Qwen3::MoeMlp& moe) {
+    const ModelConfig& c = config_;
+    const int64_t width = c.moe_intermediate_size;
+    // Routing is decided in f32 at every compute dtype: a rounded logit would move tokens to other
+    // experts, and the matrix is small.
+    moe.router = TANDEM_TRY(ops::PackedLinear::create(
+        device_,
+        {.out_features = c.experts_count, .in_features = c.hidden_size, .dtype = DType::kF32}));
+    TANDEM_TRY(pack(moe.router, 0, 0, names_.router(i)));
+    moe.gate_up = TANDEM_TRY(create(
+        {.stack = c.experts_count, .out_features = 2 * width, .in_features = c.hidden_size}));
+    moe.down = TANDEM_TRY(
+        create({.stack = c.experts_count, .out_features = c.hidden_size, .in_features = width}));
+    for (int64_t e = 0; e < c.experts_count; ++e) {
+      TANDEM_TRY(pack(moe.gate_up, e, 0, names_.expert(i, e, "gate_proj")));
+      TANDEM_TRY(pack(moe.gate_up, e, width, names_.expert(i, e, "up_proj")));
+      TANDEM_TRY(pack(moe.down, e, 0, names_.expert(i, e, "down_proj")));
+    }
+    return {};
+  }
+
+  Result<ops::PackedLinear> create(ops::LinearSpec spec) {
+    spec.dtype = model_.options_.compute;
+    return ops::PackedLinear::create(device_, spec);
+  }
+
+  Result<void> pack(ops::PackedLinear& weight, int64_t index, int64_t first_row,
+                    const std::string& name) {
+    const WeightView view = TANDEM_TRY(source_.tensor(name));
+    weight.set_rows(index, first_row,
+                    {.data = view.bytes.data(), .dtype = view.dtype, .rows = view.shape[0]});
+    source_.release(name);
+    return {};
+  }
+
+  Result<Buffer> load_vector(const std::string& name) {
+    const WeightView view = TANDEM_TRY(source_.tensor(name));
+    Buffer buffer =
+        TANDEM_TRY(device_.allocate(static_cast<size_t>(view.shape[0]) * sizeof(float)));
+    for (int64_t i = 0; i < view.shape[0]; ++i) buffer.as<float>()[i] = element(view, i);
+    return buffer;
+  }
+
+  /// The embedding table, row-major in the compute dtype.
+  Result<Buffer> load_table(const std::string& name) {
+    const WeightView view = TANDEM_TRY(source_.tensor(name));
+    const int64_t n = view.shape[0] * view.shape[1];
+    const DType compute = model_.options_.compute;
+    Buffer buffer = TANDEM_TRY(device_.allocate(static_cast<size_t>(n) * dtype_bytes(compute)));
+    if (view.dtype == compute) {
+      std::memcpy(buffer.data(), view.bytes.data(), view.bytes.size());
+    } else if (compute == DType::kF32) {
+      for (int64_t i = 0; i < n; ++i) buffer.as<float>()[i] = element(view, i);
+    } else {
+      for (int64_t i = 0; i < n; ++i) buffer.as<bf16>()[i] = to_bf16(element(view, i));
+    }
+    return buffer;
+  }
+
+  /// Columns of one partial sum of a dense down projection (contracts: numerics).
+  static constexpr int64_t kDenseDownPartition = 128;
+
+  Device& device_;
+  WeightSource& source_;
+  Qwen3& model_;
+  const ModelConfig& config_;
+  TensorNames names_;
+};
+
+Result<std::unique_ptr<Qwen3>> Qwen3::load(Device& device, const ModelConfig& config,
+                                           WeightSource& source, const Options& options) {
+  TANDEM_CHECK(options.positions_max > 0, "a model serves at least one position");
+  TANDEM_CHECK(options.compute == DType::kBF16 || options.compute == DType::kF32,
+               "weights are stored as bf16 or f32");
+  TANDEM_TRY(check_tensors(config, source));
+  std::unique_ptr<Qwen3> model(new Qwen3(config, options));
+  TANDEM_TRY(Qwen3Loader(device, source, *model).load());
+  return model;
+}
+
+}  // namespace tandem::model
