@@ -1,0 +1,20 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "apps/load.h"
+#include "base/result.h"
+
+namespace tandem::apps {
+
+/// A verb adds its subcommand; when that was chosen, the function it returns does the work.
+using Verb = std::function<Result<void>()>;
+
+Verb add_serve(CLI::App& app);  // serve.cc
+Verb add_eval(CLI::App& app);   // eval.cc
+
+/// The flags of LoadOptions.
+void add_load_flags(CLI::App& verb, LoadOptions& options);
+
+}  // namespace tandem::apps
