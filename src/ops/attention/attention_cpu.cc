@@ -7,7 +7,7 @@
 //            merge in ascending order. Positions past a row are minus infinity, which contributes
 //            exact zeros: a row never sees who computed beside it
 // Measured   see docs/performance.md (tandem bench engine)
-// Reference  attention_test.cc
+// Reference  none of its own yet; engine/identity_test.cc and tandem eval run it in the model
 #include <cmath>
 #include <limits>
 

@@ -5,7 +5,7 @@
 // Plan       tasks are (expert with rows, panel); inside, blocks of 6 rows gathered by pointer, so
 //            activations never move
 // Measured   see docs/performance.md (tandem bench engine)
-// Reference  expert_linear_test.cc
+// Reference  ../linear/linear_test.cc
 #include <algorithm>
 
 #include "ops/expert_linear/expert_linear.h"

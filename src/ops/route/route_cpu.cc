@@ -1,7 +1,7 @@
 // Contract   top-k experts of every token and their weights, see route.h
 // Work       k passes over the experts of a token: tens of comparisons beside a product of
 //            hidden * experts
-// Reference  small_ops_test.cc
+// Reference  none of its own yet; engine/identity_test.cc and tandem eval run it in the model
 #include <algorithm>
 #include <cmath>
 
