@@ -1,0 +1,84 @@
+"""Goal: the program a user starts answers over HTTP and ends cleanly.
+
+Method: `tandem serve models/tiny-moe` on a free port; a known sum, the same answer streamed, a bad
+request, then SIGTERM.
+"""
+
+import json
+import re
+import signal
+import subprocess
+import unittest
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CHAT = {
+    "model": "tiny-moe",
+    "messages": [{"role": "user", "content": "What is 12 + 30?"}],
+    "temperature": 0,
+    "chat_template_kwargs": {"enable_thinking": False},
+}
+
+
+class Serve(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        program = ROOT / "build/release/apps/tandem"
+        cls.server = subprocess.Popen(
+            [program, "serve", ROOT / "models/tiny-moe", "--port", "0"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for line in cls.server.stdout:
+            if match := re.search(r"serving at (http://\S+)", line):
+                cls.address = match[1]
+                return
+        raise AssertionError("the server ended before it printed its address")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.send_signal(signal.SIGTERM)
+        code = cls.server.wait(timeout=30)
+        cls.server.stdout.close()
+        if code != 0:
+            raise AssertionError(f"the server ended with {code}")
+
+    def post(self, body):
+        request = urllib.request.Request(
+            self.address + "/v1/chat/completions",
+            data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.read().decode()
+
+    def test_answers_a_sum(self):
+        choice = json.loads(self.post(CHAT))["choices"][0]
+        self.assertEqual(choice["message"]["content"], "12 + 30 = 42")
+        self.assertEqual(choice["finish_reason"], "stop")
+
+    def test_streams_the_same_answer(self):
+        events = [
+            line.removeprefix("data: ")
+            for line in self.post(CHAT | {"stream": True}).splitlines()
+            if line.startswith("data: ")
+        ]
+        self.assertEqual(events.pop(), "[DONE]")
+        deltas = [json.loads(event)["choices"][0]["delta"] for event in events]
+        self.assertEqual("".join(d.get("content") or "" for d in deltas), "12 + 30 = 42")
+        self.assertGreater(len(deltas), 5)
+
+    def test_refuses_a_wrong_type_and_lives(self):
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            self.post(CHAT | {"temperature": "hot"})
+        self.assertEqual(refused.exception.code, 400)
+        error = json.loads(refused.exception.read())["error"]
+        self.assertEqual(error["param"], "temperature")
+        refused.exception.close()
+        self.test_answers_a_sum()
+
+
+if __name__ == "__main__":
+    unittest.main()
