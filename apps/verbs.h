@@ -11,8 +11,9 @@ namespace tandem::apps {
 /// A verb adds its subcommand; when that was chosen, the function it returns does the work.
 using Verb = std::function<Result<void>()>;
 
-Verb add_serve(CLI::App& app);  // serve.cc
-Verb add_eval(CLI::App& app);   // eval.cc
+Verb add_serve(CLI::App& app);   // serve.cc
+Verb add_eval(CLI::App& app);    // eval.cc
+Verb add_logits(CLI::App& app);  // logits.cc
 
 /// The flags of LoadOptions.
 void add_load_flags(CLI::App& verb, LoadOptions& options);
