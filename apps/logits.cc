@@ -33,7 +33,8 @@ Result<std::vector<std::vector<TokenId>>> prompts_of(const std::string& file) {
     if (!prompt.is_array()) return wrong;
     prompts.emplace_back();
     for (const Json& id : prompt) {
-      if (!id.is_number_integer()) return wrong;
+      // Read wide: a huge id must be refused, not cut to one that exists.
+      if (!id.is_number_integer() || id != Json(id.get<TokenId>())) return wrong;
       prompts.back().push_back(id.get<TokenId>());
     }
   }
