@@ -25,7 +25,8 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   const std::pair<std::string, apps::Verb> verbs[] = {{"serve", apps::add_serve(app)},
                                                       {"eval", apps::add_eval(app)},
-                                                      {"logits", apps::add_logits(app)}};
+                                                      {"logits", apps::add_logits(app)},
+                                                      {"bench", apps::add_bench(app)}};
   CLI11_PARSE(app, argc, argv);
   for (const auto& [name, run] : verbs) {
     if (!app.got_subcommand(name)) continue;

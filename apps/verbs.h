@@ -12,6 +12,7 @@ namespace tandem::apps {
 using Verb = std::function<Result<void>()>;
 
 Verb add_serve(CLI::App& app);   // serve.cc
+Verb add_bench(CLI::App& app);   // bench_engine.cc
 Verb add_eval(CLI::App& app);    // eval.cc
 Verb add_logits(CLI::App& app);  // logits.cc
 

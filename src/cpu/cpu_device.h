@@ -38,6 +38,7 @@ class CpuDevice final : public Device {
   Result<std::unique_ptr<Stream>> make_stream() override;
   size_t bytes_available() const override;
   MatrixPath path() const { return options_.path; }
+  int threads_count() const { return options_.threads_count; }
 
  protected:
   void release(void* data, size_t bytes) override;

@@ -1,0 +1,209 @@
+// tandem bench engine: prefill and decode speed of the real engine loop, and the share of what
+// this machine can do, measured beside every cell.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "apps/bench_loop.h"
+#include "apps/engine_work.h"
+#include "apps/verbs.h"
+#include "cpu/machine_probe.h"
+
+namespace tandem::apps {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct BenchOptions {
+  std::string model = "models/bench-moe";
+  std::string dtype = "bf16";
+  int threads_count = 0;
+  std::vector<uint32_t> prompts{128, 512, 2048};
+  std::vector<uint32_t> batches{1, 4, 16};
+  std::vector<uint32_t> contexts{128, 2048};
+  uint32_t step_tokens_max = 512;
+  uint32_t decode_steps = 8;
+  uint32_t rounds = 5;
+  std::string json;
+};
+
+constexpr size_t kProbeBytes = size_t{1} << 30;  // four times the largest cache we have met
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+/// Generated tokens of a decode cell's sequence before the clock starts: the first generates while
+/// the others still compute their prompts.
+uint32_t head_start(const BenchOptions& options, uint32_t batch, uint32_t context) {
+  return batch * (context / options.step_tokens_max + 2);
+}
+
+uint32_t decode_length(const BenchOptions& options, uint32_t batch, uint32_t context) {
+  return context + head_start(options, batch, context) + options.decode_steps * options.rounds;
+}
+
+class EngineBench {
+ public:
+  EngineBench(const BenchOptions& options, const BenchModel& model)
+      : options_(options),
+        model_(model),
+        work_{model.files.config, model.dtype},
+        probe_(kProbeBytes),
+        stream_(model.device->threads_count(), model.device->path()) {}
+
+  /// Whole prompts, one at a time, in chunks of the step limit.
+  Result<Json> prefill(uint32_t prompt) {
+    auto loop = TANDEM_TRY(BenchLoop::create(
+        model_, {.tokens_each = prompt + 1, .step_tokens_max = options_.step_tokens_max}));
+    std::vector<double> seconds, peaks;
+    for (uint32_t round = 0; round < options_.rounds; ++round) {
+      peaks.push_back(cpu::matrix_flops_per_second(stream_.team(), stream_.path(), model_.dtype) /
+                      1e9);
+      loop->submit(prompt, 1);
+      seconds.push_back(TANDEM_TRY(loop->run_tokens(1)));
+    }
+    return cell({{"kind", "prefill"}, {"batch", 1}, {"tokens", prompt}}, prompt,
+                work_.prefill_flops(prompt) / 1e9, median(seconds), "gflops",
+                std::ranges::max(peaks));
+  }
+
+  /// Steps that give one token to each of `batch` sequences.
+  Result<Json> decode(uint32_t batch, uint32_t context) {
+    const uint32_t steps = options_.decode_steps * options_.rounds;
+    const uint32_t length = decode_length(options_, batch, context);
+    auto loop =
+        TANDEM_TRY(BenchLoop::create(model_, {.sequences_max = batch,
+                                              .tokens_each = length,
+                                              .step_tokens_max = options_.step_tokens_max}));
+    for (uint32_t i = 0; i < batch; ++i) loop->submit(context, length - context);
+    TANDEM_TRY(loop->run_prompts());
+    std::vector<double> seconds, peaks;
+    for (uint32_t round = 0; round < options_.rounds; ++round) {
+      peaks.push_back(probe_.bytes_per_second(stream_.team()) / 1e9);
+      const double round_seconds =
+          TANDEM_TRY(loop->run_tokens(uint64_t{batch} * options_.decode_steps));
+      seconds.push_back(round_seconds / options_.decode_steps);
+    }
+    return cell({{"kind", "decode"}, {"batch", batch}, {"tokens", context}}, batch,
+                work_.decode_bytes(batch, context + steps / 2.0) / 1e9, median(seconds), "gb",
+                std::ranges::max(peaks));
+  }
+
+ private:
+  static Json cell(Json json, uint32_t tokens, double work, double seconds, const char* unit,
+                   double peak) {
+    json["ms"] = seconds * 1e3;
+    json["tokens_per_s"] = tokens / seconds;
+    json["unit"] = fmt::format("{}/s", unit);
+    json["reached"] = work / seconds;
+    json["machine"] = peak;
+    json["share"] = work / seconds / peak;
+    fmt::print("{:<8} {:>6} {:>8} {:>10.2f} {:>10.1f} {:>9.1f} {:>9.1f} {:>8} {:>7.1f} %\n",
+               json["kind"].get<std::string>(), json["batch"].get<int>(), json["tokens"].get<int>(),
+               seconds * 1e3, tokens / seconds, work / seconds, peak,
+               json["unit"].get<std::string>(), 100 * work / seconds / peak);
+    std::fflush(stdout);
+    return json;
+  }
+
+  const BenchOptions& options_;
+  const BenchModel& model_;
+  EngineWork work_;
+  cpu::ReadProbe probe_;
+  cpu::CpuStream stream_;
+};
+
+Result<void> write_json(const std::string& file, const Json& json) {
+  std::ofstream out(file);
+  out << json.dump(1) << "\n";
+  out.close();
+  if (out) return {};
+  return make_error(Code::kInvalidArgument,
+                    fmt::format("{} could not be written; check the path and the disk", file));
+}
+
+Result<void> check(const BenchOptions& options) {
+  const auto positive = [](const std::vector<uint32_t>& values) {
+    return std::ranges::all_of(values, [](uint32_t v) { return v > 0; });
+  };
+  if (positive(options.prompts) && positive(options.batches) && positive(options.contexts) &&
+      options.step_tokens_max > 0 && options.decode_steps > 0 && options.rounds > 0) {
+    return {};
+  }
+  return make_error(Code::kInvalidArgument,
+                    "every count of tokens, sequences, steps and rounds must be 1 or more");
+}
+
+/// Longest sequence of any cell: a decode cell's context, its head start and its steps.
+int64_t positions_max(const BenchOptions& options) {
+  int64_t most = int64_t{std::ranges::max(options.prompts)} + 1;
+  for (uint32_t context : options.contexts) {
+    for (uint32_t batch : options.batches) {
+      most = std::max(most, int64_t{decode_length(options, batch, context)});
+    }
+  }
+  return most;
+}
+
+Result<void> bench_engine(const BenchOptions& options) {
+  TANDEM_TRY(check(options));
+  const DType dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16;
+  const BenchModel model = TANDEM_TRY(BenchModel::load({.folder = options.model,
+                                                        .dtype = dtype,
+                                                        .threads_count = options.threads_count,
+                                                        .positions_max = positions_max(options)}));
+  fmt::print("{}{}, {}, {}\n\n", options.model, model.random_weights ? " (random weights)" : "",
+             options.dtype, model.device->describe());
+  fmt::print("{:<8} {:>6} {:>8} {:>10} {:>10} {:>9} {:>9} {:>8} {:>9}\n", "", "batch", "tokens",
+             "ms", "tokens/s", "reached", "machine", "unit", "share");
+  EngineBench bench(options, model);
+  Json cells = Json::array();
+  for (uint32_t prompt : options.prompts) cells.push_back(TANDEM_TRY(bench.prefill(prompt)));
+  for (uint32_t context : options.contexts) {
+    for (uint32_t batch : options.batches) {
+      cells.push_back(TANDEM_TRY(bench.decode(batch, context)));
+    }
+  }
+  if (options.json.empty()) return {};
+  return write_json(options.json, {{"version", TANDEM_VERSION},
+                                   {"model", options.model},
+                                   {"random_weights", model.random_weights},
+                                   {"dtype", options.dtype},
+                                   {"device", model.device->describe()},
+                                   {"step_tokens_max", options.step_tokens_max},
+                                   {"cells", cells}});
+}
+
+}  // namespace
+
+Verb add_bench(CLI::App& app) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* verb = app.add_subcommand("bench", "measure this machine and this program on it");
+  verb->require_subcommand(1);
+  CLI::App* engine = verb->add_subcommand(
+      "engine", "prefill and decode speed, as shares of what the machine can do");
+  engine->add_option("model,--model", options->model,
+                     "model folder; without weights it runs with random ones");
+  engine->add_option("--dtype", options->dtype, "stored weights, KV and products")
+      ->check(CLI::IsMember({"bf16", "f32"}));
+  engine->add_option("--threads", options->threads_count, "CPU threads; 0: all cores");
+  engine->add_option("--prompts", options->prompts, "prompt lengths of prefill cells")
+      ->delimiter(',');
+  engine->add_option("--batches", options->batches, "sequences of decode cells")->delimiter(',');
+  engine->add_option("--contexts", options->contexts, "context lengths of decode cells")
+      ->delimiter(',');
+  engine->add_option("--max-num-batched-tokens", options->step_tokens_max, "tokens of one step");
+  engine->add_option("--decode-steps", options->decode_steps, "steps of one decode round");
+  engine->add_option("--rounds", options->rounds,
+                     "measurements of a cell: the median counts; of the machine: the best");
+  engine->add_option("--json", options->json, "file to write the cells to");
+  return [options] { return bench_engine(*options); };
+}
+
+}  // namespace tandem::apps
