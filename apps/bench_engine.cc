@@ -12,6 +12,7 @@
 #include "apps/engine_work.h"
 #include "apps/verbs.h"
 #include "cpu/machine_probe.h"
+#include "device/op_times.h"
 
 namespace tandem::apps {
 namespace {
@@ -21,6 +22,7 @@ using Json = nlohmann::ordered_json;
 struct BenchOptions {
   std::string model = "models/bench-moe";
   std::string dtype = "bf16";
+  std::string matrix_path = "auto";
   int threads_count = 0;
   std::vector<uint32_t> prompts{128, 512, 2048};
   std::vector<uint32_t> batches{1, 4, 16};
@@ -28,6 +30,7 @@ struct BenchOptions {
   uint32_t step_tokens_max = 512;
   uint32_t decode_steps = 8;
   uint32_t rounds = 5;
+  bool ops = false;
   std::string json;
 };
 
@@ -61,16 +64,22 @@ class EngineBench {
   Result<Json> prefill(uint32_t prompt) {
     auto loop = TANDEM_TRY(BenchLoop::create(
         model_, {.tokens_each = prompt + 1, .step_tokens_max = options_.step_tokens_max}));
+    op_times_.clear();
     std::vector<double> seconds, peaks;
     for (uint32_t round = 0; round < options_.rounds; ++round) {
-      peaks.push_back(cpu::matrix_flops_per_second(stream_.team(), stream_.path(), model_.dtype) /
-                      1e9);
+      peaks.push_back(cpu::matrix_flops_per_second(stream_.team(), model_.dtype) / 1e9);
       loop->submit(prompt, 1);
+      loop->stream().set_op_times(&op_times_);
       seconds.push_back(TANDEM_TRY(loop->run_tokens(1)));
     }
-    return cell({{"kind", "prefill"}, {"batch", 1}, {"tokens", prompt}}, prompt,
-                work_.prefill_flops(prompt) / 1e9, median(seconds), "gflops",
-                std::ranges::max(peaks));
+    return report({.kind = "prefill",
+                   .tokens = prompt,
+                   .tokens_per_run = prompt,
+                   .seconds = median(seconds),
+                   .work = work_.prefill_flops(prompt) / 1e9,
+                   .unit = "gflop/s",
+                   .peak = std::ranges::max(peaks),
+                   .runs = options_.rounds});
   }
 
   /// Steps that give one token to each of `batch` sequences.
@@ -83,6 +92,8 @@ class EngineBench {
                                               .step_tokens_max = options_.step_tokens_max}));
     for (uint32_t i = 0; i < batch; ++i) loop->submit(context, length - context);
     TANDEM_TRY(loop->run_prompts());
+    loop->stream().set_op_times(&op_times_);
+    op_times_.clear();
     std::vector<double> seconds, peaks;
     for (uint32_t round = 0; round < options_.rounds; ++round) {
       peaks.push_back(probe_.bytes_per_second(stream_.team()) / 1e9);
@@ -90,33 +101,61 @@ class EngineBench {
           TANDEM_TRY(loop->run_tokens(uint64_t{batch} * options_.decode_steps));
       seconds.push_back(round_seconds / options_.decode_steps);
     }
-    return cell({{"kind", "decode"}, {"batch", batch}, {"tokens", context}}, batch,
-                work_.decode_bytes(batch, context + steps / 2.0) / 1e9, median(seconds), "gb",
-                std::ranges::max(peaks));
+    return report({.kind = "decode",
+                   .batch = batch,
+                   .tokens = context,
+                   .tokens_per_run = batch,
+                   .seconds = median(seconds),
+                   .work = work_.decode_bytes(batch, context + steps / 2.0) / 1e9,
+                   .unit = "gb/s",
+                   .peak = std::ranges::max(peaks),
+                   .runs = steps});
   }
 
  private:
-  static Json cell(Json json, uint32_t tokens, double work, double seconds, const char* unit,
-                   double peak) {
-    json["ms"] = seconds * 1e3;
-    json["tokens_per_s"] = tokens / seconds;
-    json["unit"] = fmt::format("{}/s", unit);
-    json["reached"] = work / seconds;
-    json["machine"] = peak;
-    json["share"] = work / seconds / peak;
-    fmt::print("{:<8} {:>6} {:>8} {:>10.2f} {:>10.1f} {:>9.1f} {:>9.1f} {:>8} {:>7.1f} %\n",
-               json["kind"].get<std::string>(), json["batch"].get<int>(), json["tokens"].get<int>(),
-               seconds * 1e3, tokens / seconds, work / seconds, peak,
-               json["unit"].get<std::string>(), 100 * work / seconds / peak);
+  struct Cell {
+    const char* kind;
+    uint32_t batch = 1;
+    uint32_t tokens;          ///< of the prompt, or already in the context
+    uint32_t tokens_per_run;  ///< computed by one run: a prompt, or a step
+    double seconds;           ///< of one run
+    double work;              ///< of one run, giga
+    const char* unit;
+    double peak;  ///< of the machine, in `unit`
+    uint32_t runs;
+  };
+
+  /// Prints the row of a cell and, when asked for, what its ops took of a run.
+  Json report(const Cell& c) const {
+    const double reached = c.work / c.seconds;
+    fmt::print("{:<8} {:>6} {:>8} {:>10.2f} {:>10.1f} {:>9.1f} {:>9.1f} {:>8} {:>7.1f} %\n", c.kind,
+               c.batch, c.tokens, c.seconds * 1e3, c.tokens_per_run / c.seconds, reached, c.peak,
+               c.unit, 100 * reached / c.peak);
+    Json ops;
+    for (const OpTimes::Row& row : op_times_.rows()) {
+      const double ms = std::chrono::duration<double, std::milli>(row.time).count() / c.runs;
+      if (options_.ops) fmt::print("{:>24} {:>10.3f} ms\n", row.op, ms);
+      ops[std::string(row.op)] = ms;
+    }
     std::fflush(stdout);
-    return json;
+    return {{"kind", c.kind},
+            {"batch", c.batch},
+            {"tokens", c.tokens},
+            {"ms", c.seconds * 1e3},
+            {"tokens_per_s", c.tokens_per_run / c.seconds},
+            {"unit", c.unit},
+            {"reached", reached},
+            {"machine", c.peak},
+            {"share", reached / c.peak},
+            {"ops_ms", ops}};
   }
 
   const BenchOptions& options_;
   const BenchModel& model_;
   EngineWork work_;
   cpu::ReadProbe probe_;
-  cpu::CpuStream stream_;
+  cpu::CpuStream stream_;  // of the probes
+  OpTimes op_times_;
 };
 
 Result<void> write_json(const std::string& file, const Json& json) {
@@ -156,6 +195,7 @@ Result<void> bench_engine(const BenchOptions& options) {
   const DType dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16;
   const BenchModel model = TANDEM_TRY(BenchModel::load({.folder = options.model,
                                                         .dtype = dtype,
+                                                        .matrix_path = options.matrix_path,
                                                         .threads_count = options.threads_count,
                                                         .positions_max = positions_max(options)}));
   fmt::print("{}{}, {}, {}\n\n", options.model, model.random_weights ? " (random weights)" : "",
@@ -192,6 +232,8 @@ Verb add_bench(CLI::App& app) {
                      "model folder; without weights it runs with random ones");
   engine->add_option("--dtype", options->dtype, "stored weights, KV and products")
       ->check(CLI::IsMember({"bf16", "f32"}));
+  engine->add_option("--matrix-path", options->matrix_path,
+                     "auto, portable, avx512_bf16 or amx_bf16");
   engine->add_option("--threads", options->threads_count, "CPU threads; 0: all cores");
   engine->add_option("--prompts", options->prompts, "prompt lengths of prefill cells")
       ->delimiter(',');
@@ -202,6 +244,7 @@ Verb add_bench(CLI::App& app) {
   engine->add_option("--decode-steps", options->decode_steps, "steps of one decode round");
   engine->add_option("--rounds", options->rounds,
                      "measurements of a cell: the median counts; of the machine: the best");
+  engine->add_flag("--ops", options->ops, "print what each op takes of a cell");
   engine->add_option("--json", options->json, "file to write the cells to");
   return [options] { return bench_engine(*options); };
 }

@@ -27,6 +27,7 @@ class BenchLoop {
   Result<void> run_prompts();
   /// Steps until `tokens` more tokens are generated; the seconds that took.
   Result<double> run_tokens(uint64_t tokens);
+  Stream& stream() { return runner_->stream(); }
 
  private:
   class Sink final : public engine::EventSink {

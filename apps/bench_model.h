@@ -16,6 +16,7 @@ struct BenchModel {
   struct Options {
     std::string folder;
     DType dtype = DType::kBF16;
+    std::string matrix_path = "auto";
     int threads_count = 0;      ///< 0: all cores
     int64_t positions_max = 0;  ///< longest sequence
   };

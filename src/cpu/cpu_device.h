@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "cpu/thread_team.h"
@@ -12,14 +14,19 @@
 namespace tandem::cpu {
 
 /// Which matrix kernels run. One per process and never chosen by shape, so that one row and many
-/// rows go the same way. Ordered from plain to fast.
+/// rows go the same way.
 enum class MatrixPath {
   kPortable,    ///< Highway vectors: AVX2, AVX-512, NEON, ...
   kAvx512Bf16,  ///< vdpbf16ps
+  kAmxBf16,     ///< tdpbf16ps
 };
 
 const char* matrix_path_name(MatrixPath path);
-/// The fastest path this machine can run.
+/// The path of a name, "auto" for the fastest. kInvalidArgument lists the names.
+Result<MatrixPath> parse_matrix_path(std::string_view name);
+/// The paths that this machine can run, never empty.
+std::vector<MatrixPath> usable_matrix_paths();
+/// The fastest of them. Decided by the kind of processor alone: equal machines give equal bits.
 MatrixPath best_matrix_path();
 
 /// Memory and streams of the host processor for one rank.

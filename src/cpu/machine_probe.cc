@@ -74,6 +74,21 @@ double chain_flops_portable(int64_t rounds, float* sink) {
 
 constexpr size_t kChunkBytes = 1 << 20;  // one worker's turn
 
+double flops_per_second(ThreadTeam& team, double (*chains)(int64_t rounds, float* sink)) {
+  constexpr int64_t kRounds = 1 << 18;  // milliseconds
+  std::atomic<double> flops{0.0};
+  std::atomic<float> sink{0.0f};
+  const auto start = Clock::now();
+  team.parallel_for(team.threads_count() * int64_t{8}, [&](int64_t, int) {
+    float sum = 0;
+    flops += chains(kRounds, &sum);
+    sink += sum;
+  });
+  const double seconds = seconds_since(start);
+  TANDEM_CHECK(std::isfinite(sink), "the probe's chains must converge");
+  return flops / seconds;
+}
+
 }  // namespace
 
 ReadProbe::ReadProbe(size_t bytes)
@@ -95,25 +110,20 @@ double ReadProbe::bytes_per_second(ThreadTeam& team) {
   return static_cast<double>(bytes_) / seconds;
 }
 
-double matrix_flops_per_second(ThreadTeam& team, MatrixPath path, DType dtype) {
-  constexpr int64_t kRounds = 1 << 20;
-  double (*chains)(int64_t, float*) = chain_flops_portable;
+double matrix_flops_per_second(ThreadTeam& team, DType dtype) {
+  double best = flops_per_second(team, chain_flops_portable);
 #if defined(__x86_64__)
-  if (path == MatrixPath::kAvx512Bf16 && dtype == DType::kBF16) {
-    chains = internal::chain_flops_avx512_bf16;
+  if (dtype != DType::kBF16) return best;
+  for (MatrixPath path : usable_matrix_paths()) {
+    if (path == MatrixPath::kAvx512Bf16) {
+      best = std::max(best, flops_per_second(team, internal::chain_flops_avx512_bf16));
+    }
+    if (path == MatrixPath::kAmxBf16) {
+      best = std::max(best, flops_per_second(team, internal::chain_flops_amx_bf16));
+    }
   }
 #endif
-  std::atomic<double> flops{0.0};
-  std::atomic<float> sink{0.0f};
-  const auto start = Clock::now();
-  team.parallel_for(team.threads_count() * int64_t{4}, [&](int64_t, int) {
-    float sum = 0;
-    flops += chains(kRounds, &sum);
-    sink += sum;
-  });
-  const double seconds = seconds_since(start);
-  TANDEM_CHECK(std::isfinite(sink), "the probe's chains must converge");
-  return flops / seconds;
+  return best;
 }
 
 }  // namespace tandem::cpu

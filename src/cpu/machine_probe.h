@@ -27,13 +27,16 @@ class ReadProbe {
   std::unique_ptr<std::byte, Free> data_;
 };
 
-/// Floating point operations per second (a multiply and an add are two) of the instruction that
-/// `path` multiplies `dtype` with, on registers only, by all workers of the team.
-double matrix_flops_per_second(ThreadTeam& team, MatrixPath path, DType dtype);
+/// Floating point operations per second (a multiply and an add are two) by all workers of the team,
+/// on registers only, of the fastest instruction that this machine multiplies `dtype` with, be it
+/// the one our kernels use or not.
+double matrix_flops_per_second(ThreadTeam& team, DType dtype);
 
 namespace internal {
-/// `rounds` vdpbf16ps in each of several chains: the operations done, their sum in `sink`.
+/// `rounds` vdpbf16ps (tdpbf16ps) in each of several chains: the operations done; `sink` gets a
+/// sum that depends on them.
 double chain_flops_avx512_bf16(int64_t rounds, float* sink);
+double chain_flops_amx_bf16(int64_t rounds, float* sink);
 }  // namespace internal
 
 }  // namespace tandem::cpu

@@ -7,6 +7,7 @@
 #define HWY_TARGET_INCLUDE "cpu/panel.cc"
 #include "hwy/foreach_target.h"  // compiles this file once per instruction set
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -16,17 +17,21 @@ namespace hn = hwy::HWY_NAMESPACE;
 // 32 registers hold 6 rows x 4 vectors of sums, 16 registers 6 x 2.
 constexpr int kVectors = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
 
+// How far ahead the panel is asked for: about 4 KiB covers the latency of memory at one core's
+// share of bandwidth, and the hardware prefetcher stops at page ends.
+constexpr int64_t kPrefetchSteps = 16;
+
 /// One contraction step of f32: rows' element broadcast, one product per column.
 struct StepF32 {
   static constexpr int64_t kStride = kPanelColumns;  // floats per step
   template <class D, int kRows>
-  static HWY_INLINE void run(D d, const void* const* rows, const float* at, int64_t k,
+  static HWY_INLINE void run(D d, const std::byte* const (&rows)[kRows], const float* at, int64_t k,
                              hn::Vec<D> (&sum)[kRows][kVectors]) {
     const auto lanes = hn::Lanes(d);
     hn::Vec<D> w[kVectors];
     for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, at + static_cast<size_t>(v) * lanes);
     for (int r = 0; r < kRows; ++r) {
-      const auto x = hn::Set(d, static_cast<const float*>(rows[r])[k]);
+      const auto x = hn::Set(d, reinterpret_cast<const float*>(rows[r])[k]);
       for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(x, w[v], sum[r][v]);
     }
   }
@@ -36,7 +41,7 @@ struct StepF32 {
 struct StepBf16 {
   static constexpr int64_t kStride = kPanelColumns;  // 32-bit pairs per step
   template <class D, int kRows>
-  static HWY_INLINE void run(D d, const void* const* rows, const float* at, int64_t k,
+  static HWY_INLINE void run(D d, const std::byte* const (&rows)[kRows], const float* at, int64_t k,
                              hn::Vec<D> (&sum)[kRows][kVectors]) {
     const hn::RebindToUnsigned<D> du;
     const auto lanes = hn::Lanes(d);
@@ -50,7 +55,7 @@ struct StepBf16 {
     }
     for (int r = 0; r < kRows; ++r) {
       uint32_t pair;
-      std::memcpy(&pair, static_cast<const uint32_t*>(rows[r]) + k, sizeof pair);
+      std::memcpy(&pair, rows[r] + k * int64_t{sizeof pair}, sizeof pair);
       const auto low_x = hn::BitCast(d, hn::Set(du, pair << 16));
       const auto high_x = hn::BitCast(d, hn::Set(du, pair & 0xffff0000u));
       for (int v = 0; v < kVectors; ++v) {
@@ -62,7 +67,9 @@ struct StepBf16 {
 };
 
 template <class Step, int kRows>
-HWY_INLINE void Columns(const void* const* rows, const float* panel, int64_t steps, float* tile) {
+HWY_INLINE void Columns(PanelRows left, const float* panel, int64_t steps, float* tile) {
+  const std::byte* rows[kRows];
+  for (int r = 0; r < kRows; ++r) rows[r] = left.row(r);
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -72,7 +79,11 @@ HWY_INLINE void Columns(const void* const* rows, const float* panel, int64_t ste
       for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(d);
     }
     for (int64_t k = 0; k < steps; ++k) {
-      Step::template run<decltype(d), kRows>(d, rows, panel + k * Step::kStride + column, k, sum);
+      const float* at = panel + k * Step::kStride + column;
+      for (int v = 0; v < kVectors; ++v) {
+        hwy::Prefetch(at + kPrefetchSteps * Step::kStride + v * lanes);
+      }
+      Step::template run<decltype(d), kRows>(d, rows, at, k, sum);
     }
     for (int r = 0; r < kRows; ++r) {
       for (int v = 0; v < kVectors; ++v) {
@@ -83,8 +94,7 @@ HWY_INLINE void Columns(const void* const* rows, const float* panel, int64_t ste
 }
 
 template <class Step>
-HWY_INLINE void Rows(const void* const* rows, int count, const void* panel, int64_t steps,
-                     float* tile) {
+HWY_INLINE void Rows(PanelRows rows, int count, const void* panel, int64_t steps, float* tile) {
   const auto* p = static_cast<const float*>(panel);
   switch (count) {
     case 1:
@@ -102,11 +112,11 @@ HWY_INLINE void Rows(const void* const* rows, int count, const void* panel, int6
   }
 }
 
-void PanelF32(const void* const* rows, int count, const void* panel, int64_t k, float* tile) {
+void PanelF32(PanelRows rows, int count, const void* panel, int64_t k, float* tile) {
   Rows<StepF32>(rows, count, panel, k, tile);
 }
 
-void PanelBf16(const void* const* rows, int count, const void* panel, int64_t k, float* tile) {
+void PanelBf16(PanelRows rows, int count, const void* panel, int64_t k, float* tile) {
   Rows<StepBf16>(rows, count, panel, (k + 1) / 2, tile);
 }
 
@@ -120,22 +130,25 @@ namespace {
 HWY_EXPORT(PanelF32);
 HWY_EXPORT(PanelBf16);
 
-void panel_f32(const void* const* rows, int count, const void* panel, int64_t k, float* tile) {
+void panel_f32(PanelRows rows, int count, const void* panel, int64_t k, float* tile) {
   HWY_DYNAMIC_DISPATCH(PanelF32)(rows, count, panel, k, tile);
 }
-void panel_bf16(const void* const* rows, int count, const void* panel, int64_t k, float* tile) {
+void panel_bf16(PanelRows rows, int count, const void* panel, int64_t k, float* tile) {
   HWY_DYNAMIC_DISPATCH(PanelBf16)(rows, count, panel, k, tile);
 }
 
 }  // namespace
 
 PanelKernel panel_kernel(MatrixPath path, DType dtype) {
-  if (dtype == DType::kF32) return panel_f32;
+  if (dtype == DType::kF32) return {panel_f32, internal::kVectorRowsMax};
   TANDEM_CHECK(dtype == DType::kBF16, "panels are f32 or bf16");
 #if defined(__x86_64__)
-  if (path == MatrixPath::kAvx512Bf16) return internal::panel_avx512_bf16;
+  if (path == MatrixPath::kAmxBf16) return {internal::panel_amx_bf16, internal::kAmxRowsMax};
+  if (path == MatrixPath::kAvx512Bf16) {
+    return {internal::panel_avx512_bf16, internal::kVectorRowsMax};
+  }
 #endif
-  return panel_bf16;
+  return {panel_bf16, internal::kVectorRowsMax};
 }
 
 }  // namespace tandem::cpu

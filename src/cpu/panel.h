@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cpu/cpu_device.h"
@@ -12,40 +13,54 @@
 namespace tandem::cpu {
 
 inline constexpr int64_t kPanelColumns = 64;
-inline constexpr int kPanelRowsMax = 6;  ///< rows per call: what the registers hold
+inline constexpr int kPanelRowsMax = 32;  ///< rows per call of any kernel
 
 /// Bytes of a left-hand row or of one panel column over k contraction steps.
 constexpr int64_t padded_k(DType dtype, int64_t k) {
   return dtype == DType::kBF16 ? (k + 1) / 2 * 2 : k;
 }
 
-/// tile[r][c] = sum over k of rows[r][k] * panel[k][c], c in [0, 64), from zero, in f32, k (pairs
-/// of k) ascending with one accumulator per element: a row's result does not depend on rows_count.
-/// `rows[r]` points at `k` elements of the panel's dtype, padded as the panel is.
-using PanelKernel = void (*)(const void* const* rows, int rows_count, const void* panel, int64_t k,
-                             float* tile);
+/// Left-hand rows: `k` elements of the panel's dtype each, padded as the panel is.
+struct PanelRows {
+  const void* data;
+  int64_t stride_bytes;
+
+  template <typename T = std::byte>
+  const T* row(int64_t r) const {
+    return reinterpret_cast<const T*>(static_cast<const std::byte*>(data) + r * stride_bytes);
+  }
+  PanelRows from(int64_t r) const { return {row(r), stride_bytes}; }
+};
+
+/// A matrix micro-kernel: tile[r][c] = sum over k of rows[r][k] * panel[k][c], c in [0, 64), from
+/// zero, in f32, k (pairs of k) ascending with one accumulator per element: a row's result does not
+/// depend on rows_count.
+struct PanelKernel {
+  void (*run)(PanelRows rows, int rows_count, const void* panel, int64_t k, float* tile);
+  int rows_max;  ///< rows_count of one call: what the registers hold, <= kPanelRowsMax
+};
 
 /// The kernel of a path for kF32 or kBF16 panels.
 PanelKernel panel_kernel(MatrixPath path, DType dtype);
 
-/// For any number of rows: calls store(row, sums [64]) for each. `row_at(r)` points at row r.
-template <typename RowAt, typename Store>
-void multiply_panel(PanelKernel kernel, int64_t rows_count, const void* panel, int64_t k,
-                    RowAt row_at, Store store) {
+/// For any number of rows: calls store(r, sums [64]) for each row r.
+template <typename Store>
+void multiply_panel(PanelKernel kernel, PanelRows rows, int64_t rows_count, const void* panel,
+                    int64_t k, Store store) {
   alignas(64) float tile[kPanelRowsMax * kPanelColumns];
-  const void* rows[kPanelRowsMax];
-  for (int64_t first = 0; first < rows_count; first += kPanelRowsMax) {
+  for (int64_t first = 0; first < rows_count; first += kernel.rows_max) {
     const int64_t left = rows_count - first;
-    const int count = left < kPanelRowsMax ? static_cast<int>(left) : kPanelRowsMax;
-    for (int r = 0; r < count; ++r) rows[r] = row_at(first + r);
-    kernel(rows, count, panel, k, tile);
+    const int count = left < kernel.rows_max ? static_cast<int>(left) : kernel.rows_max;
+    kernel.run(rows.from(first), count, panel, k, tile);
     for (int r = 0; r < count; ++r) store(first + r, tile + r * kPanelColumns);
   }
 }
 
 namespace internal {
-void panel_avx512_bf16(const void* const* rows, int rows_count, const void* panel, int64_t k,
-                       float* tile);
-}
+void panel_avx512_bf16(PanelRows rows, int rows_count, const void* panel, int64_t k, float* tile);
+void panel_amx_bf16(PanelRows rows, int rows_count, const void* panel, int64_t k, float* tile);
+inline constexpr int kVectorRowsMax = 6;  // rows x 4 vectors of sums fit 32 registers
+inline constexpr int kAmxRowsMax = 32;    // two tiles of 16
+}  // namespace internal
 
 }  // namespace tandem::cpu

@@ -1,7 +1,7 @@
 // Contract   tile[r][c] = sum_k rows[r][k] * panel[k][c], see panel.h
 // Shapes     1 to 6 rows, 64 columns, any k (padded to even)
 // Work       2 * rows * 64 * k flop; reads 128 * k panel bytes once
-// Roof       one row: memory (0.5 flop per byte); six rows: one vdpbf16ps per cycle on Zen 4
+// Roof       one row: memory (0.5 flop per byte); six rows: one vdpbf16ps per cycle
 // Plan       4 vectors x up to 6 rows of sums in registers; the panel streams, row pairs are
 //            broadcast from L1; pairs of k ascending, one accumulator per element
 // Measured   see docs/performance.md (tandem bench engine)
@@ -21,14 +21,13 @@ namespace {
 constexpr int64_t kPrefetchPairs = 16;
 
 template <int kRows>
-TANDEM_TARGET void multiply(const void* const* rows, const void* panel, int64_t pairs,
-                            float* tile) {
+TANDEM_TARGET void multiply(PanelRows rows, const void* panel, int64_t pairs, float* tile) {
   constexpr int kVectors = 4;
   const auto* p = static_cast<const char*>(panel);
   const int* x[kRows];
   __m512 sum[kRows][kVectors];
   for (int r = 0; r < kRows; ++r) {
-    x[r] = static_cast<const int*>(rows[r]);
+    x[r] = rows.row<int>(r);
     for (int v = 0; v < kVectors; ++v) sum[r][v] = _mm512_setzero_ps();
   }
   for (int64_t k = 0; k < pairs; ++k, p += 256) {
@@ -53,8 +52,7 @@ TANDEM_TARGET void multiply(const void* const* rows, const void* panel, int64_t 
 
 }  // namespace
 
-void panel_avx512_bf16(const void* const* rows, int rows_count, const void* panel, int64_t k,
-                       float* tile) {
+void panel_avx512_bf16(PanelRows rows, int rows_count, const void* panel, int64_t k, float* tile) {
   const int64_t pairs = (k + 1) / 2;
   switch (rows_count) {
     case 1:

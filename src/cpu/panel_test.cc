@@ -13,12 +13,6 @@
 namespace tandem::cpu {
 namespace {
 
-std::vector<MatrixPath> paths() {
-  std::vector<MatrixPath> result{MatrixPath::kPortable};
-  if (best_matrix_path() != MatrixPath::kPortable) result.push_back(best_matrix_path());
-  return result;
-}
-
 /// Operands of one product as floats, and in the layout the kernels read.
 struct Operands {
   Operands(DType dtype, int64_t k, int rows_count) {
@@ -43,35 +37,34 @@ struct Operands {
         put(panel_bytes.data() + static_cast<size_t>(at) * element, value);
       }
     }
-    for (auto& row : x) {
-      row_bytes.emplace_back(static_cast<size_t>(kp) * element);
-      for (int64_t i = 0; i < k; ++i) {
-        row[static_cast<size_t>(i)] = normal(generator);
-        put(row_bytes.back().data() + static_cast<size_t>(i) * element,
-            row[static_cast<size_t>(i)]);
+    row_bytes.resize(static_cast<size_t>(kp * rows_count) * element);
+    rows = {row_bytes.data(), kp * static_cast<int64_t>(element)};
+    for (size_t r = 0; r < x.size(); ++r) {
+      for (size_t i = 0; i < static_cast<size_t>(k); ++i) {
+        x[r][i] = normal(generator);
+        put(row_bytes.data() + (r * static_cast<size_t>(kp) + i) * element, x[r][i]);
       }
     }
-    for (auto& row : row_bytes) rows.push_back(row.data());
   }
   std::vector<std::vector<float>> x;  // [rows][k]
   std::vector<std::vector<float>> w;  // [k][64]
   std::vector<std::byte> panel_bytes;
-  std::vector<std::vector<std::byte>> row_bytes;
-  std::vector<const void*> rows;
+  std::vector<std::byte> row_bytes;
+  PanelRows rows;
 };
 
 TEST(Panel, EqualsTheSumAndIgnoresNeighbours) {
-  for (MatrixPath path : paths()) {
+  for (MatrixPath path : usable_matrix_paths()) {
     for (DType dtype : {DType::kF32, DType::kBF16}) {
       const PanelKernel kernel = panel_kernel(path, dtype);
-      for (int64_t k : {1, 2, 3, 64, 127, 768}) {
-        for (int count = 1; count <= kPanelRowsMax; ++count) {
+      for (int64_t k : {1, 2, 3, 31, 32, 64, 127, 768, 1050}) {
+        for (int count = 1; count <= kernel.rows_max; ++count) {
           const Operands o(dtype, k, count);
           std::vector<float> tile(static_cast<size_t>(count) * kPanelColumns, NAN);
-          kernel(o.rows.data(), count, o.panel_bytes.data(), k, tile.data());
+          kernel.run(o.rows, count, o.panel_bytes.data(), k, tile.data());
           for (int r = 0; r < count; ++r) {
             float alone[kPanelColumns];
-            kernel(&o.rows[static_cast<size_t>(r)], 1, o.panel_bytes.data(), k, alone);
+            kernel.run(o.rows.from(r), 1, o.panel_bytes.data(), k, alone);
             EXPECT_EQ(
                 0, std::memcmp(alone, &tile[static_cast<size_t>(r) * kPanelColumns], sizeof alone));
             for (size_t c = 0; c < kPanelColumns; ++c) {

@@ -13,6 +13,7 @@ namespace tandem {
 enum class DeviceKind { kCpu, kCuda };
 
 class Device;
+class OpTimes;
 
 /// A block of device memory. Owns it; freed by its device when destroyed.
 class Buffer {
@@ -46,6 +47,13 @@ class Stream {
  public:
   virtual ~Stream() = default;
   virtual DeviceKind kind() const = 0;
+
+  /// Where ops report their times; null, the default: nowhere, and no clock is read.
+  void set_op_times(OpTimes* times) { op_times_ = times; }
+  OpTimes* op_times() const { return op_times_; }
+
+ private:
+  OpTimes* op_times_ = nullptr;
 };
 
 /// Where memory and streams come from. One per rank; outlives everything made from it.

@@ -28,6 +28,7 @@ class ModelRunner final : public StepRunner {
 
   Result<void> run(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled) override;
 
+  Stream& stream() { return *stream_; }
   /// Logits of the sampling items of the last run, in order: [rows, vocabulary].
   TensorView<const float, 2> last_logits() const { return activations_.logits.head(rows_count_); }
 

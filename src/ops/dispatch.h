@@ -4,6 +4,7 @@
 
 #include "base/result.h"
 #include "device/device.h"
+#include "device/op_times.h"
 
 namespace tandem::ops {
 
@@ -11,7 +12,13 @@ namespace tandem::ops {
 template <typename Args>
 Result<void> dispatch(const char* op, Stream& stream, const Args& args,
                       Result<void> (*cpu)(Stream&, const Args&)) {
-  if (stream.kind() == DeviceKind::kCpu) return cpu(stream, args);
+  if (stream.kind() == DeviceKind::kCpu) {
+    if (stream.op_times() == nullptr) return cpu(stream, args);
+    const auto start = std::chrono::steady_clock::now();
+    const Result<void> result = cpu(stream, args);
+    stream.op_times()->add(op, std::chrono::steady_clock::now() - start);
+    return result;
+  }
   return make_error(Code::kUnimplemented,
                     std::string(op) + " has no kernel for this device; use --device cpu");
 }

@@ -96,18 +96,18 @@ class Task {
   const float* query(int64_t r) const {
     return args_.q.row(first_query_ + r / group_) + (kv_head_ * group_ + r % group_) * head_dim_;
   }
-  const void* query_row(int64_t r) const {
-    return w_.queries + r * static_cast<int64_t>(Workspace::query_bytes(args_));
+  cpu::PanelRows query_rows() const {
+    return {w_.queries, static_cast<int64_t>(Workspace::query_bytes(args_))};
   }
 
   void load_queries() {
     for (int64_t r = 0; r < rows_; ++r) {
-      auto* row = const_cast<void*>(query_row(r));
+      std::byte* row = w_.queries + r * query_rows().stride_bytes;
       if (dtype_ == DType::kF32) {
-        std::copy_n(query(r), head_dim_, static_cast<float*>(row));
+        std::copy_n(query(r), head_dim_, reinterpret_cast<float*>(row));
       } else {
-        cpu::to_bf16(static_cast<bf16*>(row), query(r), head_dim_);
-        if (head_dim_ % 2 != 0) static_cast<bf16*>(row)[head_dim_] = bf16{0};
+        cpu::to_bf16(reinterpret_cast<bf16*>(row), query(r), head_dim_);
+        if (head_dim_ % 2 != 0) reinterpret_cast<bf16*>(row)[head_dim_] = bf16{0};
       }
       w_.maxima[r] = kMinusInfinity;
       w_.sums[r] = 0.0f;
@@ -125,8 +125,7 @@ class Task {
         continue;
       }
       cpu::multiply_panel(
-          kernel_, rows_, w_.part.key_panel(column / KvPart::kColumns), head_dim_,
-          [&](int64_t r) { return query_row(r); },
+          kernel_, query_rows(), rows_, w_.part.key_panel(column / KvPart::kColumns), head_dim_,
           [&](int64_t r, const float* sums) {
             float* out = w_.scores + r * kPart + column;
             const int64_t seen = std::clamp<int64_t>(
@@ -158,14 +157,13 @@ class Task {
     }
     for (int64_t p = 0; p < w_.part.value_panels(); ++p) {
       const int64_t width = std::min(KvPart::kColumns, head_dim_ - p * KvPart::kColumns);
-      cpu::multiply_panel(
-          kernel_, rows_ - first, w_.part.value_panel(p), count,
-          [&](int64_t r) { return static_cast<const void*>(w_.scores + (first + r) * kPart); },
-          [&](int64_t r, const float* sums) {
-            float* out = w_.out + (first + r) * out_columns_ + p * KvPart::kColumns;
-            const float scale = part_scales_[first + r];
-            for (int64_t c = 0; c < width; ++c) out[c] += sums[c] * scale;
-          });
+      cpu::multiply_panel(kernel_, {w_.scores + first * kPart, kPart * int64_t{sizeof(float)}},
+                          rows_ - first, w_.part.value_panel(p), count,
+                          [&](int64_t r, const float* sums) {
+                            float* out = w_.out + (first + r) * out_columns_ + p * KvPart::kColumns;
+                            const float scale = part_scales_[first + r];
+                            for (int64_t c = 0; c < width; ++c) out[c] += sums[c] * scale;
+                          });
     }
   }
 

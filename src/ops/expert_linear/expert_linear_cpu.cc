@@ -2,8 +2,8 @@
 // Shapes     any rows per expert, zero included
 // Work       2 * rows * in * out flop; reads the weights of experts that have rows once
 // Roof       few rows per expert: memory; many: the matrix path's peak
-// Plan       tasks are (expert with rows, panel); inside, blocks of 6 rows gathered by pointer, so
-//            activations never move
+// Plan       the rows are gathered once, then tasks are (expert with rows, panel); inside, as many
+//            rows at a time as the kernel's registers hold
 // Measured   see docs/performance.md (tandem bench engine)
 // Reference  ../linear/linear_test.cc
 #include <algorithm>
@@ -19,12 +19,12 @@ Result<void> expert_linear_cpu(Stream& stream_any, const ExpertLinearArgs& args)
   const LinearSpec& spec = args.weights->spec();
   const PanelLayout layout(spec);
 
-  // Scratch: the rounded rows, then the list of experts that have rows.
-  const size_t row_bytes =
-      (PanelRows::scratch_bytes(spec.dtype, args.x.shape[0], spec.in_features) + 63) / 64 * 64;
+  // Scratch: the rounded rows, then the list of experts that have some.
+  const LeftRows::Source source{.x = args.x, .rows = args.row_source};
+  const size_t row_bytes = (LeftRows::scratch_bytes(spec.dtype, source) + 63) / 64 * 64;
   std::byte* scratch =
       stream.scratch(row_bytes + static_cast<size_t>(spec.stack) * sizeof(int32_t));
-  const PanelRows rows(stream, spec.dtype, args.x, scratch);
+  const LeftRows rows(stream, spec.dtype, source, scratch);
   auto* active = reinterpret_cast<int32_t*>(scratch + row_bytes);
   int64_t active_count = 0;
   for (int64_t e = 0; e < spec.stack; ++e) {
@@ -40,18 +40,12 @@ Result<void> expert_linear_cpu(Stream& stream_any, const ExpertLinearArgs& args)
     const int64_t first = args.expert_offsets[e];
     const int64_t column = p * PanelLayout::kColumns;
     const int64_t columns = std::min(PanelLayout::kColumns, spec.out_features - column);
-    cpu::multiply_panel(
-        kernel, args.expert_offsets[e + 1] - first,
-        args.weights->storage().as<const std::byte>() + e * layout.matrix_bytes() +
-            p * layout.panel_bytes(),
-        spec.in_features,
-        [&](int64_t r) {
-          const int64_t row = first + r;
-          return rows.at(args.row_source.data == nullptr ? row : args.row_source[row], 0);
-        },
-        [&](int64_t r, const float* sums) {
-          std::copy_n(sums, columns, args.y.row(first + r) + column);
-        });
+    cpu::multiply_panel(kernel, rows.at(first), args.expert_offsets[e + 1] - first,
+                        args.weights->storage().as<const std::byte>() + e * layout.matrix_bytes() +
+                            p * layout.panel_bytes(),
+                        spec.in_features, [&](int64_t r, const float* sums) {
+                          std::copy_n(sums, columns, args.y.row(first + r) + column);
+                        });
   });
   return {};
 }

@@ -3,7 +3,8 @@
 // Work       2 * tokens * in * out flop; reads W once per 96 tokens
 // Roof       one token: memory; many: the matrix path's peak
 // Plan       tasks are (panel of 64 outputs, block of 96 rows), a panel's blocks side by side so
-//            that it stays in L2; inside, 6 rows at a time (cpu/panel.h)
+//            that it stays in L2; inside, as many rows at a time as the
+//            kernel's registers hold (cpu/panel.h)
 // Measured   see docs/performance.md (tandem bench engine)
 // Reference  linear_test.cc
 #include <algorithm>
@@ -65,17 +66,15 @@ void store(const LinearArgs& args, const Panel& panel, int64_t row, const float*
 
 /// Rows [first, last) of a panel whose contraction is cut into parts.
 void multiply_cut(const LinearArgs& args, cpu::PanelKernel kernel, const PanelLayout& layout,
-                  const PanelRows& rows, const Panel& panel, int64_t first, int64_t last) {
+                  const LeftRows& rows, const Panel& panel, int64_t first, int64_t last) {
   const LinearSpec& spec = args.weight->spec();
-  const void* pointers[cpu::kPanelRowsMax];
-  for (; first < last; first += cpu::kPanelRowsMax) {
-    const auto count = static_cast<int>(std::min<int64_t>(cpu::kPanelRowsMax, last - first));
+  for (; first < last; first += kernel.rows_max) {
+    const auto count = static_cast<int>(std::min<int64_t>(kernel.rows_max, last - first));
     const int64_t floats = count * cpu::kPanelColumns;
     TileTree tree;
     for (int64_t k = 0; k < spec.in_features; k += spec.partition) {
-      for (int r = 0; r < count; ++r) pointers[r] = rows.at(first + r, k);
-      kernel(pointers, count, panel.data + layout.step_bytes(k),
-             std::min(spec.partition, spec.in_features - k), tree.next());
+      kernel.run(rows.at(first, k), count, panel.data + layout.step_bytes(k),
+                 std::min(spec.partition, spec.in_features - k), tree.next());
       tree.push(floats);
     }
     const float* sums = tree.finish(floats);
@@ -92,9 +91,9 @@ Result<void> linear_cpu(Stream& stream_any, const LinearArgs& args) {
   const LinearSpec& spec = args.weight->spec();
   const PanelLayout layout(spec);
   const int64_t tokens = args.x.shape[0];
-  const PanelRows rows(
-      stream, spec.dtype, args.x,
-      stream.scratch(PanelRows::scratch_bytes(spec.dtype, tokens, spec.in_features)));
+  const LeftRows::Source source{.x = args.x};
+  const LeftRows rows(stream, spec.dtype, source,
+                      stream.scratch(LeftRows::scratch_bytes(spec.dtype, source)));
   const cpu::PanelKernel kernel = cpu::panel_kernel(stream.path(), spec.dtype);
   const int64_t blocks = (tokens + kRowsPerTask - 1) / kRowsPerTask;
 
@@ -110,8 +109,7 @@ Result<void> linear_cpu(Stream& stream_any, const LinearArgs& args) {
       multiply_cut(args, kernel, layout, rows, panel, first, last);
     } else {
       cpu::multiply_panel(
-          kernel, last - first, panel.data, spec.in_features,
-          [&](int64_t r) { return rows.at(first + r, 0); },
+          kernel, rows.at(first), last - first, panel.data, spec.in_features,
           [&](int64_t r, const float* sums) { store(args, panel, first + r, sums); });
     }
   });

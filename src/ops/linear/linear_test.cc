@@ -43,7 +43,7 @@ class LinearTest : public ::testing::Test {
 
 TEST_F(LinearTest, EqualsTheProductAndIgnoresNeighbours) {
   std::vector<Case> cases;
-  for (auto path : {cpu::MatrixPath::kPortable, cpu::best_matrix_path()}) {
+  for (cpu::MatrixPath path : cpu::usable_matrix_paths()) {
     for (DType dtype : {DType::kF32, DType::kBF16}) {
       cases.push_back({path, dtype, 1, 64, 64, 0});
       cases.push_back({path, dtype, 7, 65, 33, 0});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 
 #include "cpu/cpu_device.h"
@@ -9,38 +10,65 @@
 
 namespace tandem::ops {
 
-/// The left-hand rows of a product in the dtype of its panels: for f32 x itself, for bf16 a rounded
-/// copy in scratch, odd lengths padded with zero.
-class PanelRows {
+/// The left-hand rows of a product as the panel kernels read them: x itself where it can be used
+/// in place, else a copy in scratch, gathered and rounded to the dtype of the panels.
+class LeftRows {
  public:
-  static size_t scratch_bytes(DType dtype, int64_t rows, int64_t k) {
-    return dtype == DType::kF32 ? 0 : static_cast<size_t>(rows * cpu::padded_k(dtype, k)) * 2;
+  struct Source {
+    TensorView<const float, 2> x;
+    TensorView<const int32_t, 1> rows{};  ///< [rows] indices into x; none: x row by row
+    int64_t count() const { return rows.data == nullptr ? x.shape[0] : rows.shape[0]; }
+    const float* row(int64_t r) const { return x.row(rows.data == nullptr ? r : rows[r]); }
+  };
+
+  static size_t scratch_bytes(DType dtype, const Source& source) {
+    return in_place(dtype, source)
+               ? 0
+               : static_cast<size_t>(source.count() * stride_bytes(dtype, source));
   }
-  /// Fills `scratch` with the team, unless the rows can be used where they are.
-  PanelRows(cpu::CpuStream& stream, DType dtype, TensorView<const float, 2> x, std::byte* scratch)
-      : x_(x), k_padded_(cpu::padded_k(dtype, x.shape[1])) {
-    if (dtype == DType::kF32) return;
-    halves_ = reinterpret_cast<bf16*>(scratch);
+  /// Fills `scratch` with the team where it is needed.
+  LeftRows(cpu::CpuStream& stream, DType dtype, const Source& source, std::byte* scratch)
+      : element_bytes_(static_cast<int64_t>(dtype_bytes(dtype))) {
+    if (in_place(dtype, source)) {
+      rows_ = {source.x.data, source.x.row_stride * element_bytes_};
+      return;
+    }
+    rows_ = {scratch, stride_bytes(dtype, source)};
     constexpr int64_t kRowsPerTask = 8;
-    const int64_t rows = x.shape[0];
-    stream.team().parallel_for((rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int) {
-      for (int64_t r = task * kRowsPerTask; r < std::min(rows, (task + 1) * kRowsPerTask); ++r) {
-        bf16* out = halves_ + r * k_padded_;
-        cpu::to_bf16(out, x.row(r), x.shape[1]);
-        if (k_padded_ != x.shape[1]) out[k_padded_ - 1] = bf16{0};
+    const int64_t count = source.count();
+    stream.team().parallel_for((count + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int) {
+      for (int64_t r = task * kRowsPerTask; r < std::min(count, (task + 1) * kRowsPerTask); ++r) {
+        fill(dtype, scratch + r * rows_.stride_bytes, source.row(r), source.x.shape[1]);
       }
     });
   }
-  /// Row r from contraction step k on.
-  const void* at(int64_t r, int64_t k) const {
-    if (halves_ == nullptr) return x_.row(r) + k;
-    return halves_ + r * k_padded_ + k;
+  /// Rows from `r` on, from contraction step `k` on (even when rounded).
+  cpu::PanelRows at(int64_t r, int64_t k = 0) const {
+    return {rows_.row(r) + k * element_bytes_, rows_.stride_bytes};
   }
 
  private:
-  TensorView<const float, 2> x_;
-  int64_t k_padded_;
-  bf16* halves_ = nullptr;
+  static bool in_place(DType dtype, const Source& source) {
+    return dtype == DType::kF32 && source.rows.data == nullptr;
+  }
+  /// An odd number of cache lines: rows a power of two apart would all fall into one set.
+  static int64_t stride_bytes(DType dtype, const Source& source) {
+    const int64_t bytes =
+        cpu::padded_k(dtype, source.x.shape[1]) * static_cast<int64_t>(dtype_bytes(dtype));
+    return ((bytes + 63) / 64 | 1) * 64;
+  }
+  static void fill(DType dtype, std::byte* at, const float* x, int64_t k) {
+    if (dtype == DType::kF32) {
+      std::memcpy(at, x, static_cast<size_t>(k) * sizeof(float));
+      return;
+    }
+    auto* out = reinterpret_cast<bf16*>(at);
+    cpu::to_bf16(out, x, k);
+    if (k % 2 != 0) out[k] = bf16{0};
+  }
+
+  int64_t element_bytes_;
+  cpu::PanelRows rows_;
 };
 
 }  // namespace tandem::ops
