@@ -106,9 +106,11 @@ void SiluMul(float* out, const float* gate, const float* up, int64_t n) {
   const V one = hn::Set(d, 1.0f);
   for_each_vector(n, [&](int64_t i, auto load, auto store) HWY_ATTR {
     const V g = load(gate + i);
-    // Clamped: beyond +-88 the exponential leaves float's range and the quotient is 0 or g anyway.
+    // Clamped: beyond +-88 the exponential leaves float's range. Above, the quotient is g anyway;
+    // below -104 it is zero, made exact here because a huge g would win over the clamped exp(88).
     const V z = hn::Clamp(hn::Neg(g), hn::Set(d, -88.0f), hn::Set(d, 88.0f));
-    const V silu = hn::Div(g, hn::Add(one, hn::Exp(d, z)));
+    const V silu =
+        hn::IfThenZeroElse(hn::Lt(g, hn::Set(d, -104.0f)), hn::Div(g, hn::Add(one, hn::Exp(d, z))));
     store(hn::Mul(silu, load(up + i)), out + i);
   });
 }
