@@ -88,9 +88,11 @@ float ExpShifted(float* out, const float* x, float shift, int64_t n) {
   V sum = hn::Zero(d);
   for_each_vector(n, [&](int64_t i, auto load, auto store) HWY_ATTR {
     const V v = hn::Sub(load(x + i), s);
-    // The approximation underflows to zero only down to about -104; -inf is made exact here.
-    const V e = hn::IfThenZeroElse(hn::Lt(v, hn::Set(d, -104.0f)),
-                                   hn::Exp(d, hn::Max(v, hn::Set(d, -104.0f))));
+    // The approximation underflows to zero only down to about -104; -inf is made exact here, and a
+    // NaN is kept: the maximum below would turn it into the smallest number.
+    const V exp = hn::IfThenZeroElse(hn::Lt(v, hn::Set(d, -104.0f)),
+                                     hn::Exp(d, hn::Max(v, hn::Set(d, -104.0f))));
+    const V e = hn::IfThenElse(hn::IsNaN(v), v, exp);
     store(e, out + i);
     if (n - i >= static_cast<int64_t>(hn::Lanes(d))) {
       sum = hn::Add(sum, e);

@@ -28,7 +28,7 @@ namespace tandem::ops::testing {
 /// One rounding to nearest changes x by at most kRoundF32 * |x| (24 significant bits), and to bf16
 /// by kRoundBF16 * |x| (8 bits). Tolerances count roundings in these units.
 inline constexpr double kRoundF32 = 0x1p-24;
-inline constexpr double kRoundBF16 = 0x1p-9;
+inline constexpr double kRoundBF16 = 0x1p-8;
 /// cpu/vector.h promises the exponential to 2 ulp, which is at most 4 roundings.
 inline constexpr double kRoundingsOfExp = 4;
 /// A result below the normal range is off by no more than the smallest normal number.
