@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -81,6 +82,11 @@ class Random {
 using Bits = std::vector<std::byte>;
 /// Numbers of rows of an input, in the order in which an op gets them.
 using Rows = std::vector<int64_t>;
+inline Rows all_rows(int64_t count) {
+  Rows rows(static_cast<size_t>(count));
+  std::iota(rows.begin(), rows.end(), 0);
+  return rows;
+}
 template <typename T>
 void append_bits(Bits& bits, const T* x, int64_t n) {
   static_assert(std::has_unique_object_representations_v<T> || std::is_floating_point_v<T>);
@@ -141,6 +147,47 @@ TensorView<const T, 1> view_of(const std::vector<T>& x) {
   return TensorView<const T, 1>::make(x.data(), {static_cast<int64_t>(x.size())});
 }
 
+/// A K or V pool of poisoned bytes; a slot is page * page_tokens + offset.
+struct Pool {
+  /// `shape` is [pages, kv_heads, page_tokens, head_dim].
+  Pool(DType dtype, std::array<int64_t, 4> shape)
+      : bytes(static_cast<size_t>(shape[0] * shape[1] * shape[2] * shape[3]) * dtype_bytes(dtype),
+              std::byte{0xff}),
+        tensor{.data = bytes.data(), .dtype = dtype, .rank = 4, .shape = shape} {}
+  Pool(Pool&& other) = default;  // the bytes stay where they are
+  Pool(const Pool& other) : bytes(other.bytes), tensor(other.tensor) { tensor.data = bytes.data(); }
+
+  size_t offset(int64_t slot, int64_t head, int64_t d) const {
+    const auto [pages, kv_heads, page_tokens, head_dim] = tensor.shape;
+    const int64_t row = (slot / page_tokens * kv_heads + head) * page_tokens + slot % page_tokens;
+    return static_cast<size_t>(row * head_dim + d) * dtype_bytes(tensor.dtype);
+  }
+  float at(int64_t slot, int64_t head, int64_t d) const {
+    const std::byte* element = &bytes[offset(slot, head, d)];
+    return tensor.dtype == DType::kF32 ? read<float>(element) : to_float(read<bf16>(element));
+  }
+  void set(int64_t slot, int64_t head, int64_t d, float x) {
+    std::byte* element = &bytes[offset(slot, head, d)];
+    if (tensor.dtype == DType::kF32) {
+      std::memcpy(element, &x, sizeof x);
+    } else {
+      const bf16 half = to_bf16(x);
+      std::memcpy(element, &half, sizeof half);
+    }
+  }
+
+  std::vector<std::byte> bytes;
+  AnyTensor tensor;
+
+ private:
+  template <typename T>
+  static T read(const std::byte* at) {
+    T value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+  }
+};
+
 /// A device and its stream.
 struct Cpu {
   explicit Cpu(int threads_count, cpu::MatrixPath path = cpu::best_matrix_path())
@@ -176,8 +223,7 @@ void for_each_path(Body body) {
 template <typename Run>
 void expect_rows_stand_alone(int64_t count, Random& random, Run run,
                              cpu::MatrixPath path = cpu::best_matrix_path()) {
-  Rows all(static_cast<size_t>(count));
-  std::iota(all.begin(), all.end(), 0);
+  const Rows all = all_rows(count);
   Cpu two(2, path);
   const std::vector<Bits> expected = run(*two.stream, all);
   const auto expect_same = [&](Stream& stream, const Rows& rows, const std::string& how) {
