@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "cpu/panel.h"
@@ -38,6 +39,22 @@ class KvPart {
   const std::byte* value_panel(int64_t i) const { return values_ + i * sizes_.value_panel_bytes; }
   int64_t value_panels() const { return sizes_.value_panels; }
 
+  /// Whether the values of tokens [first, first + count) of the part hold no infinity and no NaN.
+  bool values_finite(int64_t first, int64_t count) const {
+    for (int64_t j = first; j < first + count; ++j) {
+      for (int64_t d = 0; d < kv_.head_dim(); ++d) {
+        if (!std::isfinite(value(j, d))) return false;
+      }
+    }
+    return true;
+  }
+  /// Makes the value of token j of the part zero.
+  void clear_value(int64_t j) {
+    for (int64_t d = 0; d < kv_.head_dim(); ++d) {
+      std::memset(values_ + value_offset(j, d), 0, dtype_bytes(kv_.v.dtype));
+    }
+  }
+
  private:
   struct Sizes {
     explicit Sizes(const KvPool& kv) {
@@ -49,6 +66,19 @@ class KvPart {
     }
     int64_t key_panels, key_panel_bytes, value_panels, value_panel_bytes;
   };
+
+  /// Bytes from the first value panel to element d of token j.
+  int64_t value_offset(int64_t j, int64_t d) const {
+    const int64_t panel = d / kColumns * sizes_.value_panel_bytes;
+    const int64_t column = d % kColumns;
+    if (kv_.v.dtype == DType::kF32) return panel + (j * kColumns + column) * 4;
+    return panel + ((j / 2 * kColumns + column) * 2 + j % 2) * 2;
+  }
+  float value(int64_t j, int64_t d) const {
+    const std::byte* at = values_ + value_offset(j, d);
+    return kv_.v.dtype == DType::kF32 ? *reinterpret_cast<const float*>(at)
+                                      : to_float(*reinterpret_cast<const bf16*>(at));
+  }
 
   template <typename T>
   const T* row(const AnyTensor& pool, const int32_t* pages, int64_t head, int64_t token) const {
