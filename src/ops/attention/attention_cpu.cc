@@ -78,13 +78,14 @@ class Task {
     first_query_ = first_query;
     rows_ = queries * group_;
     kv_head_ = kv_head;
+    pages_ = args_.page_table.row(sequence);
     // Query i of the sequence's step sits at kv_tokens - (queries of the step) + i.
     first_position_ = args_.kv_tokens[sequence] - args_.query_start[sequence + 1] + first_query;
     load_queries();
     const int64_t visible = first_position_ + queries;  // tokens the last row sees
     for (int64_t start = 0; start < visible; start += kPart) {
       const int64_t count = std::min(kPart, visible - start);
-      w_.part.load(args_.page_table.row(sequence), kv_head, start, count);
+      w_.part.load(pages_, kv_head, start, count);
       score(start, count);
       merge(start, count);
     }
@@ -160,7 +161,7 @@ class Task {
     // a value lies ahead of some row, the query tokens go one by one from the last, and each takes
     // its own value with it: the rows before never meet it.
     const int64_t ahead = std::max(start, first_position_ + 1);
-    if (w_.part.values_finite(ahead - start, start + count - ahead)) {
+    if (w_.part.values_finite(pages_, kv_head_, ahead, start + count - ahead)) {
       add_values(first, rows_, count);
       return;
     }
@@ -205,6 +206,7 @@ class Task {
   int64_t first_position_ = 0;
   int64_t rows_ = 0;
   int64_t kv_head_ = 0;
+  const int32_t* pages_ = nullptr;
   float part_scales_[kQueryTokens * kGroupMax];
 };
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "cpu/panel.h"
@@ -39,14 +38,13 @@ class KvPart {
   const std::byte* value_panel(int64_t i) const { return values_ + i * sizes_.value_panel_bytes; }
   int64_t value_panels() const { return sizes_.value_panels; }
 
-  /// Whether the values of tokens [first, first + count) of the part hold no infinity and no NaN.
-  bool values_finite(int64_t first, int64_t count) const {
-    for (int64_t j = first; j < first + count; ++j) {
-      for (int64_t d = 0; d < kv_.head_dim(); ++d) {
-        if (!std::isfinite(value(j, d))) return false;
-      }
+  /// Whether the values of tokens [first, first + count) hold no infinity and no NaN; the arguments
+  /// are those of `load`.
+  bool values_finite(const int32_t* pages, int64_t head, int64_t first, int64_t count) const {
+    if (kv_.v.dtype == DType::kF32) {
+      return exponents_below<uint32_t>(0x7f800000u, pages, head, first, count);
     }
-    return true;
+    return exponents_below<uint16_t>(0x7f80u, pages, head, first, count);
   }
   /// Makes the value of token j of the part zero.
   void clear_value(int64_t j) {
@@ -74,10 +72,16 @@ class KvPart {
     if (kv_.v.dtype == DType::kF32) return panel + (j * kColumns + column) * 4;
     return panel + ((j / 2 * kColumns + column) * 2 + j % 2) * 2;
   }
-  float value(int64_t j, int64_t d) const {
-    const std::byte* at = values_ + value_offset(j, d);
-    return kv_.v.dtype == DType::kF32 ? *reinterpret_cast<const float*>(at)
-                                      : to_float(*reinterpret_cast<const bf16*>(at));
+  /// Whether no value has all bits of the exponent set.
+  template <typename Raw>
+  bool exponents_below(Raw exponent, const int32_t* pages, int64_t head, int64_t first,
+                       int64_t count) const {
+    bool all = true;
+    for (int64_t j = first; j < first + count; ++j) {
+      const auto* v = row<Raw>(kv_.v, pages, head, j);
+      for (int64_t d = 0; d < kv_.head_dim(); ++d) all &= (v[d] & exponent) != exponent;
+    }
+    return all;
   }
 
   template <typename T>

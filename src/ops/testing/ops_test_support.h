@@ -166,13 +166,17 @@ struct Pool {
     const std::byte* element = &bytes[offset(slot, head, d)];
     return tensor.dtype == DType::kF32 ? read<float>(element) : to_float(read<bf16>(element));
   }
-  void set(int64_t slot, int64_t head, int64_t d, float x) {
-    std::byte* element = &bytes[offset(slot, head, d)];
+  /// Writes all elements of the head of a slot, rounded to the pool's dtype.
+  void set(int64_t slot, int64_t head, const float* x) {
+    const auto n = static_cast<size_t>(tensor.shape[3]);
+    std::byte* at = &bytes[offset(slot, head, 0)];
     if (tensor.dtype == DType::kF32) {
-      std::memcpy(element, &x, sizeof x);
-    } else {
-      const bf16 half = to_bf16(x);
-      std::memcpy(element, &half, sizeof half);
+      std::memcpy(at, x, n * sizeof(float));
+      return;
+    }
+    for (size_t d = 0; d < n; ++d) {
+      const bf16 half = to_bf16(x[d]);
+      std::memcpy(at + d * sizeof half, &half, sizeof half);
     }
   }
 
