@@ -88,9 +88,11 @@ float ExpShifted(float* out, const float* x, float shift, int64_t n) {
   V sum = hn::Zero(d);
   for_each_vector(n, [&](int64_t i, auto load, auto store) HWY_ATTR {
     const V v = hn::Sub(load(x + i), s);
-    // The approximation underflows to zero only down to about -104; -inf is made exact here.
-    const V e = hn::IfThenZeroElse(hn::Lt(v, hn::Set(d, -104.0f)),
-                                   hn::Exp(d, hn::Max(v, hn::Set(d, -104.0f))));
+    // The approximation underflows to zero only down to about -104; -inf is made exact here, and a
+    // NaN is kept: the maximum below would turn it into the smallest number.
+    const V exp = hn::IfThenZeroElse(hn::Lt(v, hn::Set(d, -104.0f)),
+                                     hn::Exp(d, hn::Max(v, hn::Set(d, -104.0f))));
+    const V e = hn::IfThenElse(hn::IsNaN(v), v, exp);
     store(e, out + i);
     if (n - i >= static_cast<int64_t>(hn::Lanes(d))) {
       sum = hn::Add(sum, e);
@@ -106,9 +108,11 @@ void SiluMul(float* out, const float* gate, const float* up, int64_t n) {
   const V one = hn::Set(d, 1.0f);
   for_each_vector(n, [&](int64_t i, auto load, auto store) HWY_ATTR {
     const V g = load(gate + i);
-    // Clamped: beyond +-88 the exponential leaves float's range and the quotient is 0 or g anyway.
+    // Clamped: beyond +-88 the exponential leaves float's range. Above, the quotient is g anyway;
+    // below -104 it is zero, made exact here because a huge g would win over the clamped exp(88).
     const V z = hn::Clamp(hn::Neg(g), hn::Set(d, -88.0f), hn::Set(d, 88.0f));
-    const V silu = hn::Div(g, hn::Add(one, hn::Exp(d, z)));
+    const V silu =
+        hn::IfThenZeroElse(hn::Lt(g, hn::Set(d, -104.0f)), hn::Div(g, hn::Add(one, hn::Exp(d, z))));
     store(hn::Mul(silu, load(up + i)), out + i);
   });
 }

@@ -18,7 +18,8 @@ void scale_row(float* out, const float* x, float scale, const float* weight, int
 void add(float* y, const float* x, int64_t n);
 /// out = x * scale
 void scale(float* out, const float* x, float scale, int64_t n);
-/// out = exp(x - shift); returns the sum of out. exp is accurate to 2 ulp; x = -inf gives 0.
+/// out = exp(x - shift); returns the sum of out. exp is accurate to 2 ulp; x = -inf gives 0, NaN
+/// stays NaN.
 float exp_shifted(float* out, const float* x, float shift, int64_t n);
 /// out = gate / (1 + exp(-gate)) * up
 void silu_mul(float* out, const float* gate, const float* up, int64_t n);

@@ -99,12 +99,17 @@ TEST_F(Vector, ExtremesAreExact) {
   std::vector<float> x{-kInf, 0.0f, -200.0f};
   EXPECT_EQ(exp_shifted(x.data(), x.data(), 0.0f, 3), 1.0f);
   EXPECT_EQ(x, (std::vector<float>{0.0f, 1.0f, 0.0f}));
-  const float gate[] = {-1e4f, 1e4f};
-  const float up[] = {1.0f, 2.0f};
-  float out[2];
-  silu_mul(out, gate, up, 2);
-  EXPECT_NEAR(out[0], 0.0f, 1e-30f);
+  float bad[] = {0.0f, std::numeric_limits<float>::quiet_NaN()};
+  EXPECT_TRUE(std::isnan(exp_shifted(bad, bad, 0.0f, 2)));
+  EXPECT_EQ(bad[0], 1.0f);
+  EXPECT_TRUE(std::isnan(bad[1]));
+  const float gate[] = {-1e4f, 1e4f, -1e36f};
+  const float up[] = {1.0f, 2.0f, 3.0f};
+  float out[3];
+  silu_mul(out, gate, up, 3);
+  EXPECT_EQ(out[0], 0.0f);
   EXPECT_EQ(out[1], 2e4f);
+  EXPECT_EQ(out[2], 0.0f);
 }
 
 TEST_F(Vector, RotationTurnsHalfSplitPairs) {

@@ -18,7 +18,8 @@ inline constexpr int64_t kAttentionSplitTokens = 256;
 /// h / (heads / kv_heads). Keys and values of this step are already in the pool.
 ///   score = scale * q.k;  out = softmax(score) V
 /// q and the probabilities are rounded to the pool's dtype, sums are f32. A row's result does not
-/// depend on the chunk it came in, on its neighbours or on the page size.
+/// depend on the chunk it came in, on its neighbours or on the page size; what a later position
+/// holds, infinities and NaN included, never reaches it. A NaN that it sees makes it NaN.
 struct AttentionArgs {
   TensorView<const float, 2> q;  ///< [tokens, heads * head_dim], normed and rotated; may be strided
   KvPool kv;

@@ -5,9 +5,9 @@
 // Plan       tasks are (sequence, kv head, 16 query tokens); K and V of 256 tokens are laid out as
 //            panels, scores and outputs are panel products over all the group's query heads; parts
 //            merge in ascending order. Positions past a row are minus infinity, which contributes
-//            exact zeros: a row never sees who computed beside it
+//            exact zeros: a row never sees who computed beside it, not even what is not finite
 // Measured   see docs/performance.md (tandem bench engine)
-// Reference  none of its own yet; engine/identity_test.cc and tandem eval run it in the model
+// Reference  attention_test.cc
 #include <cmath>
 #include <limits>
 
@@ -78,13 +78,14 @@ class Task {
     first_query_ = first_query;
     rows_ = queries * group_;
     kv_head_ = kv_head;
+    pages_ = args_.page_table.row(sequence);
     // Query i of the sequence's step sits at kv_tokens - (queries of the step) + i.
     first_position_ = args_.kv_tokens[sequence] - args_.query_start[sequence + 1] + first_query;
     load_queries();
     const int64_t visible = first_position_ + queries;  // tokens the last row sees
     for (int64_t start = 0; start < visible; start += kPart) {
       const int64_t count = std::min(kPart, visible - start);
-      w_.part.load(args_.page_table.row(sequence), kv_head, start, count);
+      w_.part.load(pages_, kv_head, start, count);
       score(start, count);
       merge(start, count);
     }
@@ -155,10 +156,27 @@ class Task {
       cpu::scale(out, out, old_scale, head_dim_);
       part_scales_[r] = part_scale;
     }
+    // A product with a probability of zero is zero unless the value is infinite or NaN. When such
+    // a value lies ahead of some row, the query tokens go one by one from the last, and each takes
+    // its own value with it: the rows before never meet it.
+    const int64_t ahead = std::max(start, first_position_ + 1);
+    if (w_.part.values_finite(pages_, kv_head_, ahead, start + count - ahead)) {
+      add_values(first, rows_, count);
+      return;
+    }
+    for (int64_t token = rows_ / group_ - 1; token >= blind_tokens; --token) {
+      add_values(token * group_, (token + 1) * group_, count);
+      const int64_t own = first_position_ + token - start;
+      if (own < count) w_.part.clear_value(own);
+    }
+  }
+
+  /// out += probabilities * V of this part, for rows [first, last).
+  void add_values(int64_t first, int64_t last, int64_t count) {
     for (int64_t p = 0; p < w_.part.value_panels(); ++p) {
       const int64_t width = std::min(KvPart::kColumns, head_dim_ - p * KvPart::kColumns);
       cpu::multiply_panel(kernel_, {w_.scores + first * kPart, kPart * int64_t{sizeof(float)}},
-                          rows_ - first, w_.part.value_panel(p), count,
+                          last - first, w_.part.value_panel(p), count,
                           [&](int64_t r, const float* sums) {
                             float* out = w_.out + (first + r) * out_columns_ + p * KvPart::kColumns;
                             const float scale = part_scales_[first + r];
@@ -186,6 +204,7 @@ class Task {
   int64_t first_position_ = 0;
   int64_t rows_ = 0;
   int64_t kv_head_ = 0;
+  const int32_t* pages_ = nullptr;
   float part_scales_[kQueryTokens * kGroupMax];
 };
 

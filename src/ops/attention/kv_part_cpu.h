@@ -38,6 +38,21 @@ class KvPart {
   const std::byte* value_panel(int64_t i) const { return values_ + i * sizes_.value_panel_bytes; }
   int64_t value_panels() const { return sizes_.value_panels; }
 
+  /// Whether the values of tokens [first, first + count) hold no infinity and no NaN; the arguments
+  /// are those of `load`.
+  bool values_finite(const int32_t* pages, int64_t head, int64_t first, int64_t count) const {
+    if (kv_.v.dtype == DType::kF32) {
+      return exponents_below<uint32_t>(0x7f800000u, pages, head, first, count);
+    }
+    return exponents_below<uint16_t>(0x7f80u, pages, head, first, count);
+  }
+  /// Makes the value of token j of the part zero.
+  void clear_value(int64_t j) {
+    for (int64_t d = 0; d < kv_.head_dim(); ++d) {
+      std::memset(values_ + value_offset(j, d), 0, dtype_bytes(kv_.v.dtype));
+    }
+  }
+
  private:
   struct Sizes {
     explicit Sizes(const KvPool& kv) {
@@ -49,6 +64,25 @@ class KvPart {
     }
     int64_t key_panels, key_panel_bytes, value_panels, value_panel_bytes;
   };
+
+  /// Bytes from the first value panel to element d of token j.
+  int64_t value_offset(int64_t j, int64_t d) const {
+    const int64_t panel = d / kColumns * sizes_.value_panel_bytes;
+    const int64_t column = d % kColumns;
+    if (kv_.v.dtype == DType::kF32) return panel + (j * kColumns + column) * 4;
+    return panel + ((j / 2 * kColumns + column) * 2 + j % 2) * 2;
+  }
+  /// Whether no value has all bits of the exponent set.
+  template <typename Raw>
+  bool exponents_below(Raw exponent, const int32_t* pages, int64_t head, int64_t first,
+                       int64_t count) const {
+    bool all = true;
+    for (int64_t j = first; j < first + count; ++j) {
+      const auto* v = row<Raw>(kv_.v, pages, head, j);
+      for (int64_t d = 0; d < kv_.head_dim(); ++d) all &= (v[d] & exponent) != exponent;
+    }
+    return all;
+  }
 
   template <typename T>
   const T* row(const AnyTensor& pool, const int32_t* pages, int64_t head, int64_t token) const {

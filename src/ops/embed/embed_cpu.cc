@@ -1,6 +1,6 @@
 // Contract   out[t] = table[tokens[t]], see embed.h
 // Work       copies tokens * hidden elements; memory bound, tiny beside any product
-// Reference  none of its own yet; engine/identity_test.cc and tandem eval run it in the model
+// Reference  embed_test.cc
 #include <algorithm>
 
 #include "cpu/cpu_device.h"

@@ -1,6 +1,6 @@
 // Contract   the pairs (token, expert) in order of expert, see group_tokens.h
 // Work       one counting sort of tokens * k small integers, on one thread
-// Reference  none of its own yet; engine/identity_test.cc and tandem eval run it in the model
+// Reference  group_tokens_test.cc
 #include <algorithm>
 
 #include "cpu/cpu_device.h"

@@ -1,7 +1,7 @@
 // Contract   y += sum of weighted expert rows in the binary tree over expert ids, moe_combine.h
 // Work       reads tokens * k rows once; memory bound
 // Plan       blocks of 512 columns, so that the stack of partial sums stays in L1
-// Reference  none of its own yet; engine/identity_test.cc and tandem eval run it in the model
+// Reference  moe_combine_test.cc
 #include <algorithm>
 #include <bit>
 

@@ -1,6 +1,6 @@
 // Contract   q/k norm, rotation and the write of K and V into the pool, see qk_norm_rope.h
 // Work       reads qkv once, writes q, K and V once; memory bound
-// Reference  none of its own yet; engine/identity_test.cc and tandem eval run it in the model
+// Reference  qk_norm_rope_test.cc
 #include <algorithm>
 #include <cmath>
 

@@ -1,6 +1,6 @@
 // Contract   out = x / sqrt(mean(x^2) + eps) * weight per row, see rms_norm.h
 // Work       reads x twice (the second time from L1), writes out; memory bound
-// Reference  none of its own yet; engine/identity_test.cc and tandem eval run it in the model
+// Reference  rms_norm_test.cc
 #include <cmath>
 
 #include "cpu/cpu_device.h"

@@ -1,7 +1,7 @@
 // Contract   top-k experts of every token and their weights, see route.h
 // Work       k passes over the experts of a token: tens of comparisons beside a product of
 //            hidden * experts
-// Reference  none of its own yet; engine/identity_test.cc and tandem eval run it in the model
+// Reference  route_test.cc
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +12,7 @@
 namespace tandem::ops {
 namespace {
 
-/// The experts of one token in ascending id. NaN logits lose every comparison; the lowest ids win.
+/// The experts of one token in ascending id; distinct ones also when comparisons meet a NaN.
 void choose(const float* logits, int64_t experts, int32_t* ids, int64_t k) {
   for (int64_t j = 0; j < k; ++j) {
     int32_t best = -1;
@@ -44,7 +44,8 @@ Result<void> route_cpu(Stream& stream_any, const RouteArgs& args) {
         cpu::exp_shifted(probabilities, logits, cpu::max_value(logits, experts), experts);
     float chosen = 0.0f;
     for (int64_t j = 0; j < k; ++j) chosen += probabilities[ids[j]];
-    const float divisor = args.renormalise ? chosen : sum;
+    // A sum that is NaN spoils all weights, also where the bad expert was not chosen.
+    const float divisor = args.renormalise && !std::isnan(sum) ? chosen : sum;
     for (int64_t j = 0; j < k; ++j) weights[j] = probabilities[ids[j]] / divisor;
   });
   return {};

@@ -1,6 +1,6 @@
 // Contract   one token per row of logits, see sample.h
 // Work       a few passes over the vocabulary per row; rows run side by side
-// Reference  none of its own yet; engine/identity_test.cc and tandem eval run it in the model
+// Reference  sample_test.cc, philox_test.cc
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,6 +1,6 @@
 // Contract   out = silu(gate) * up, see silu_mul.h
 // Work       one exponential and one division per element
-// Reference  none of its own yet; engine/identity_test.cc and tandem eval run it in the model
+// Reference  silu_mul_test.cc
 #include "cpu/cpu_device.h"
 #include "cpu/vector.h"
 #include "ops/silu_mul/silu_mul.h"
