@@ -78,7 +78,7 @@ class EngineBench {
                    .seconds = median(seconds),
                    .work = work_.prefill_flops(prompt) / 1e9,
                    .unit = "gflop/s",
-                   .peak = std::ranges::max(peaks),
+                   .peak = median(peaks),
                    .runs = options_.rounds});
   }
 
@@ -108,7 +108,7 @@ class EngineBench {
                    .seconds = median(seconds),
                    .work = work_.decode_bytes(batch, context + steps / 2.0) / 1e9,
                    .unit = "gb/s",
-                   .peak = std::ranges::max(peaks),
+                   .peak = median(peaks),
                    .runs = steps});
   }
 
@@ -243,7 +243,7 @@ Verb add_bench(CLI::App& app) {
   engine->add_option("--max-num-batched-tokens", options->step_tokens_max, "tokens of one step");
   engine->add_option("--decode-steps", options->decode_steps, "steps of one decode round");
   engine->add_option("--rounds", options->rounds,
-                     "measurements of a cell: the median counts; of the machine: the best");
+                     "measurements of a cell and of the machine; the medians count");
   engine->add_flag("--ops", options->ops, "print what each op takes of a cell");
   engine->add_option("--json", options->json, "file to write the cells to");
   return [options] { return bench_engine(*options); };
