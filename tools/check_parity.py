@@ -5,10 +5,11 @@ Every row of every prompt of every checkpoint of tools/golden/_parity_cases.py a
 f32 and bf16, against transformers in float64; then what the tests say of greedy answers and nats.
 Needs what makes goldens (tools/golden/requirements.txt) and a release build.
 
-Usage: tools/check_parity.py [--build build/release] [--only NAME]
+Usage: tools/check_parity.py [--build build/release] [--only NAME] [--seeds N]
 """
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -29,7 +30,7 @@ from safetensors.numpy import load_file  # noqa: E402
 
 HEADER = (f"{'checkpoint':<22} {'rows':>5}  {'f32 ours':>8} {'HF f32':>8} {'between':>8}  "
           f"{'bf16 ours':>9} {'HF bf16':>8} {'ratio':>6}  {'moved: ours':>11} {'HF':>4}  "
-          f"{'unmoved: ours':>13} {'HF':>7} {'ratio':>6}")
+          f"{'unmoved':>7} {'before: rows':>12} {'ours':>7} {'HF':>7} {'ratio':>6}")
 
 
 def run_ours(program: pathlib.Path, folder: pathlib.Path, dtype: str, prompts) -> list[Scored]:
@@ -64,41 +65,51 @@ def row_of_table(name: str, program: pathlib.Path, folder: pathlib.Path, prompts
     our_f32, our_bf16 = (run_ours(program, folder, dtype, prompts) for dtype in ("f32", "bf16"))
     our_moved = [a.differs_from(b) for a, b in zip(our_bf16, our_f32)]
     their_moved = [a.differs_from(b) for a, b in zip(bf16, f32)]
-    unmoved = [~(ours | theirs) for ours, theirs in zip(our_moved, their_moved)]
+    moved = [ours | theirs for ours, theirs in zip(our_moved, their_moved)]
+    unmoved = [~rows for rows in moved]
+    # Rows after a moved one attend to it, so only those before it differ by rounding alone.
+    before = [~numpy.logical_or.accumulate(rows) for rows in moved]
     ours, theirs = relative(our_bf16, oracle), relative(bf16, oracle)
-    ours_unmoved, theirs_unmoved = (relative(run, oracle, unmoved) for run in (our_bf16, bf16))
+    ratio_unmoved = relative(our_bf16, oracle, unmoved) / relative(bf16, oracle, unmoved)
+    ours_before, theirs_before = (relative(run, oracle, before) for run in (our_bf16, bf16))
     return (f"{name:<22} {sum(map(len, prompts)):>5}  {worst(our_f32, oracle):>8.1e} "
             f"{worst(f32, oracle):>8.1e} {worst(our_f32, f32):>8.1e}  "
             f"{ours:>9.5f} {theirs:>8.5f} {ours / theirs:>6.3f}  "
             f"{sum(m.sum() for m in our_moved):>11} {sum(m.sum() for m in their_moved):>4}  "
-            f"{ours_unmoved:>13.5f} {theirs_unmoved:>7.5f} {ours_unmoved / theirs_unmoved:>6.3f}")
+            f"{ratio_unmoved:>7.3f} {sum(rows.sum() for rows in before):>12} "
+            f"{ours_before:>7.5f} {theirs_before:>7.5f} {ours_before / theirs_before:>6.3f}")
 
 
 def random_checkpoint(case, folder: pathlib.Path) -> list[list[int]]:
     """Writes the whole checkpoint of a case; returns its prompt."""
-    golden = parity.GOLDEN / case.name
-    shutil.copy(golden / "config.json", folder)
+    shutil.copy(parity.GOLDEN / case.name / "config.json", folder)
     shutil.copy(parity.TINY_MOE / "tokenizer.json", folder)  # which a model folder must have
-    write_weights(folder, case, transformers.AutoConfig.from_pretrained(folder))
-    return [load_file(golden / "expected.safetensors")["tokens"].tolist()]
+    config = transformers.AutoConfig.from_pretrained(folder)
+    write_weights(folder, case, config)
+    return [parity.random_prompt(case, config)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
     parser.add_argument("--only", help="one checkpoint")
+    parser.add_argument("--seeds", type=int, default=1, help="of each random checkpoint")
     arguments = parser.parse_args()
     program = arguments.build.resolve() / "apps/tandem"
 
     print(f"transformers {transformers.__version__}, torch {parity.torch.__version__}")
-    print("relative Frobenius errors; f32: of the worst prompt; bf16: of all rows together")
+    print("relative Frobenius errors; f32: of the worst prompt; bf16: of all rows together\n"
+          "moved: rows that bf16 sent to other experts than f32; unmoved: ratio over the others;\n"
+          "before: rows of a prompt before the first that moved on either side")
     print(HEADER)
     for case in CASES:
         if arguments.only not in (None, case.name):
             continue
-        with tempfile.TemporaryDirectory() as scratch:
-            prompts = random_checkpoint(case, pathlib.Path(scratch))
-            print(row_of_table(case.name, program, pathlib.Path(scratch), prompts), flush=True)
+        for seed in range(case.seed, case.seed + arguments.seeds):
+            with tempfile.TemporaryDirectory() as scratch:
+                folder = pathlib.Path(scratch)
+                prompts = random_checkpoint(dataclasses.replace(case, seed=seed), folder)
+                print(row_of_table(case.name, program, folder, prompts), flush=True)
     if arguments.only in (None, "tiny-moe"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(parity.TINY_MOE)
         prompts = parity.tiny_moe_prompts(tokenizer)

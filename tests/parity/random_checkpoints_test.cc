@@ -1,5 +1,5 @@
 // Goal: every variant of the architecture, spelling of its config and stored type computes what
-// transformers computes from the same files.
+// transformers computes from the same files, in bf16 with no larger error than its own.
 // Method: small random checkpoints, all rows of one prompt each, in f32, against transformers in
 // float64. transformers read the config.json that is read here. bf16 weights are made by
 // RandomSource and, for transformers, by the same rule in numpy; f16 and f32 weights are files.
@@ -22,6 +22,7 @@ namespace {
 // The project's promise, some 100 roundings of f32: five norms, sums and products in each of a few
 // layers. A wrong formula is off by 1e-3 at least.
 constexpr double kErrorMax = 1e-5;
+constexpr double kBf16ErrorRatioMax = 1.1;
 
 /// The folders with a config: all but that of the trained model.
 std::vector<std::string> cases() {
@@ -78,6 +79,38 @@ TEST_P(RandomCheckpoints, LogitsEqualTransformersInF32) {
          theirs.error());
   // By the triangle inequality, this bounds the distance to transformers' f32 run as well.
   EXPECT_LE(ours.error() + theirs.error(), kErrorMax);
+}
+
+// Random routers often choose by a hair. A row that rounding sends to other experts is far off, and
+// so are all later rows, which attend to it: which side has the larger error is then chance. The
+// rows before the first such row differ by rounding alone.
+TEST_P(RandomCheckpoints, Bf16RoundsNoWorseThanTransformers) {
+  const GoldenLogits golden(file_);
+  const auto weights = source();
+  auto exact = TestCheckpoint::load(config_, *weights, DType::kF32, 256).value();
+  auto rounded = TestCheckpoint::load(config_, *weights, DType::kBF16, 256).value();
+  const std::vector<ScoredRow> f32 = compare(exact, golden);
+  const std::vector<ScoredRow> bf16 = compare(rounded, golden);
+  struct {
+    Pooled all, before;
+  } ours, theirs;
+  bool has_moved = false;
+  for (size_t i = 0; i < bf16.size(); ++i) {
+    has_moved |= bf16[i].experts != f32[i].experts || golden.bf16_moved[i] != 0;
+    const double norm = bf16[i].squared_norm;
+    ours.all.add(bf16[i].squared_error, norm);
+    theirs.all.add(golden.bf16_squared_error[i], norm);
+    if (has_moved) continue;
+    ours.before.add(bf16[i].squared_error, norm);
+    theirs.before.add(golden.bf16_squared_error[i], norm);
+  }
+  printf("%s: bf16 error %.5f, transformers %.5f; %d rows before experts differ: %.5f, %.5f\n",
+         GetParam().c_str(), ours.all.error(), theirs.all.error(), ours.before.rows,
+         ours.before.error(), theirs.before.error());
+  ASSERT_GT(ours.before.rows, 0) << "the first row moved; take another seed for this case";
+  EXPECT_LE(ours.before.error(), kBf16ErrorRatioMax * theirs.before.error());
+  // Far from nothing: a run that silently computed in f32 would show.
+  EXPECT_GT(ours.before.error(), 1e-4);
 }
 
 TEST_P(RandomCheckpoints, WeightsAreTheBitsThatTransformersRan) {

@@ -55,14 +55,18 @@ def references(folder: pathlib.Path) -> dict[str, Reference]:
     return {dtype: Reference(folder, dtype) for dtype in ("f64", "f32", "bf16")}
 
 
+def random_prompt(case, config) -> list[int]:
+    generator = numpy.random.default_rng(case.seed)
+    return generator.integers(0, config.vocab_size, case.prompt_tokens).tolist()
+
+
 def make_random(case) -> None:
     folder = GOLDEN / case.name
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(case.config, indent=2) + "\n")
     config = transformers.AutoConfig.from_pretrained(folder)
     _random_weights.write_weights(folder, case, config)
-    generator = numpy.random.default_rng(case.seed)
-    tokens = generator.integers(0, config.vocab_size, case.prompt_tokens).tolist()
+    tokens = random_prompt(case, config)
     tensors = expected(references(folder), tokens, list(range(len(tokens))))
     tensors["seed"] = numpy.array([case.seed], numpy.int64)
     if case.stored == "bf16":
