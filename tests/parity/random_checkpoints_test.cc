@@ -14,6 +14,7 @@
 #include "model/model_files.h"
 #include "model/random_source.h"
 #include "model/safetensors_source.h"
+#include "tests/parity/fused_source.h"
 #include "tests/parity/test_checkpoint.h"
 
 namespace tandem::parity {
@@ -79,6 +80,24 @@ TEST_P(RandomCheckpoints, LogitsEqualTransformersInF32) {
          theirs.error());
   // By the triangle inequality, this bounds the distance to transformers' f32 run as well.
   EXPECT_LE(ours.error() + theirs.error(), kErrorMax);
+}
+
+TEST_P(RandomCheckpoints, FusedExpertsGiveTheSameLogits) {
+  if (config_.experts_count == 0) GTEST_SKIP() << "a dense model has no experts to fuse";
+  const GoldenLogits golden(file_);
+  const auto weights = source();
+  FusedSource fused(config_, *weights);
+  for (DType compute : {DType::kF32, DType::kBF16}) {
+    auto apart = TestCheckpoint::load(config_, *weights, compute, 256).value();
+    auto together = TestCheckpoint::load(config_, fused, compute, 256);
+    ASSERT_TRUE(together.ok()) << together.error().what;
+    const std::vector<ScoredRow> expected = compare(apart, golden);
+    const std::vector<ScoredRow> rows = compare(*together, golden);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(rows[i].squared_error, expected[i].squared_error) << "at " << golden.rows[i];
+      EXPECT_EQ(rows[i].experts, expected[i].experts) << "at " << golden.rows[i];
+    }
+  }
 }
 
 // Random routers often choose by a hair. A row that rounding sends to other experts is far off, and

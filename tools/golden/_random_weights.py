@@ -118,12 +118,29 @@ def save_tensors(path: pathlib.Path, tensors: dict[str, numpy.ndarray],
             file.write(tensor.tobytes())
 
 
-def write_weights(folder: pathlib.Path, case, config) -> None:
-    """Writes the weights of a case of _parity_cases.py beside its config.json."""
+def fuse_experts(tensors: dict[str, numpy.ndarray], config) -> dict[str, numpy.ndarray]:
+    """The same weights with all experts of a layer in two tensors, gate rows before up rows."""
+    fused = {name: tensor for name, tensor in tensors.items() if ".experts." not in name}
+    for i in range(config.num_hidden_layers):
+        prefix = f"model.layers.{i}.mlp.experts."
+        parts = {kind: [tensors[f"{prefix}{e}.{kind}_proj.weight"]
+                        for e in range(config.num_experts)]
+                 for kind in ("gate", "up", "down") if prefix + "0.gate_proj.weight" in tensors}
+        if parts:
+            fused[prefix + "gate_up_proj"] = numpy.stack(
+                [numpy.concatenate(pair) for pair in zip(parts["gate"], parts["up"])])
+            fused[prefix + "down_proj"] = numpy.stack(parts["down"])
+    return fused
+
+
+def write_weights(folder: pathlib.Path, case, config, fused: bool = False) -> None:
+    """Writes the weights of a case of _parity_cases.py beside its config.json; fused: bf16 only."""
     metadata = {"format": "pt", "made_by": "./x golden parity"}
     shapes = tensor_shapes(config)
     if case.stored == "bf16":
         tensors = {name: bf16_bits(case.seed, name, shape) for name, shape in shapes.items()}
+        if fused:
+            tensors = fuse_experts(tensors, config)
         save_tensors(folder / "model.safetensors", tensors, metadata, "BF16")
         return
     tensors = {name: full_precision(case.seed, name, shape, case.stored)
