@@ -5,6 +5,13 @@
 #include "model/tensor_names.h"
 
 namespace tandem::parity {
+namespace {
+
+bool is_of_expert(const std::string& name) {
+  return name.find(".experts.") != std::string::npos;
+}
+
+}  // namespace
 
 FusedSource::FusedSource(const model::ModelConfig& config, model::WeightSource& source)
     : source_(source) {
@@ -39,7 +46,7 @@ void FusedSource::fuse(const std::string& name, const std::vector<std::string>& 
 std::vector<std::string> FusedSource::names() const {
   std::vector<std::string> result;
   for (const std::string& name : source_.names()) {
-    if (name.find(".experts.") == std::string::npos) result.push_back(name);
+    if (!is_of_expert(name)) result.push_back(name);
   }
   for (const auto& [name, fused] : fused_) result.push_back(name);
   return result;
@@ -47,7 +54,11 @@ std::vector<std::string> FusedSource::names() const {
 
 Result<model::WeightView> FusedSource::tensor(const std::string& name) {
   const auto at = fused_.find(name);
-  if (at == fused_.end()) return source_.tensor(name);
+  if (at == fused_.end()) {
+    // A fused file has nothing else of experts: a loader that asks for it must not be answered.
+    if (is_of_expert(name)) return make_error(Code::kNotFound, name + " is fused");
+    return source_.tensor(name);
+  }
   return model::WeightView{
       .dtype = at->second.dtype, .shape = at->second.shape, .bytes = at->second.bytes};
 }
