@@ -1,4 +1,5 @@
-// tandem logits MODEL --tokens F --out O: logits of given tokens as safetensors, for parity checks.
+// tandem logits MODEL --tokens F --out O: logits of given tokens, and the experts they went to, as
+// safetensors, for parity checks.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -46,13 +47,22 @@ Result<void> write_logits(const LogitsOptions& options) {
   const LoadedModel loaded = TANDEM_TRY(load_model(options.load));
   const auto vocabulary = static_cast<size_t>(loaded.files.config.vocab_size);
   Json header;
+  const auto k = static_cast<size_t>(loaded.files.config.experts_per_token);
+  std::vector<int64_t> moe_layers;
+  for (int64_t i = 0; i < loaded.files.config.layers_count; ++i) {
+    if (loaded.files.config.layer_is_moe[static_cast<size_t>(i)]) moe_layers.push_back(i);
+  }
   size_t end = 0;
-  for (size_t i = 0; i < prompts.size(); ++i) {
+  const auto declare = [&](std::string name, const char* dtype, std::vector<size_t> shape) {
     const size_t start = end;
-    end += prompts[i].size() * vocabulary * sizeof(float);
-    header[fmt::format("logits.{}", i)] = {{"dtype", "F32"},
-                                           {"shape", {prompts[i].size(), vocabulary}},
-                                           {"data_offsets", {start, end}}};
+    size_t bytes = 4;  // F32 or I32
+    for (size_t dimension : shape) bytes *= dimension;
+    end += bytes;
+    header[std::move(name)] = {{"dtype", dtype}, {"shape", shape}, {"data_offsets", {start, end}}};
+  };
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    declare(fmt::format("logits.{}", i), "F32", {prompts[i].size(), vocabulary});
+    declare(fmt::format("experts.{}", i), "I32", {prompts[i].size(), moe_layers.size(), k});
   }
   std::ofstream out(options.out, std::ios::binary);
   const std::string text = header.dump();
@@ -62,11 +72,22 @@ Result<void> write_logits(const LogitsOptions& options) {
   auto scorer = TANDEM_TRY(engine::Scorer::create(
       *loaded.device, *loaded.model,
       {.model_length_max = loaded.model_length_max, .kv_dtype = loaded.compute}));
+  const auto write = [&out](auto values) {
+    const auto bytes = std::as_bytes(values);
+    out.write(reinterpret_cast<const char*>(bytes.data()),
+              static_cast<std::streamsize>(bytes.size()));
+  };
+  std::vector<int32_t> experts;  // [tokens, layers with experts, k] of one prompt
   for (const auto& prompt : prompts) {
+    experts.clear();
     TANDEM_TRY(scorer->score(prompt, [&](size_t, std::span<const float> logits) {
-      out.write(reinterpret_cast<const char*>(logits.data()),
-                static_cast<std::streamsize>(logits.size_bytes()));
+      write(logits);
+      for (int64_t layer : moe_layers) {
+        const auto chosen = scorer->experts(layer);
+        experts.insert(experts.end(), chosen.begin(), chosen.end());
+      }
     }));
+    write(std::span<const int32_t>(experts));
   }
   out.close();
   if (!out) {
@@ -84,7 +105,7 @@ Verb add_logits(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("logits", "write the logits of given tokens as safetensors");
   add_load_flags(*verb, options->load);
   verb->add_option("--tokens", options->tokens, "JSON: {\"prompts\": [[ids], ...]}")->required();
-  verb->add_option("--out", options->out, "file to write: logits.0, logits.1, ...")->required();
+  verb->add_option("--out", options->out, "file to write: logits.0, experts.0, ...")->required();
   return [options] { return write_logits(*options); };
 }
 

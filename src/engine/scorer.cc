@@ -51,11 +51,19 @@ Result<void> Scorer::score(std::span<const TokenId> tokens,
     tensors_.append(tokens.first(end), static_cast<uint32_t>(start), pages_, count);
     TANDEM_TRY(model_.forward(*stream_, tensors_.input(), kv_.pools(), activations_));
     for (uint32_t i = 0; i < count; ++i) {
+      row_ = int64_t{i};
       visit(start + i, {activations_.logits.row(i), static_cast<size_t>(vocabulary)});
     }
     start = end;
   }
   return {};
+}
+
+std::span<const int32_t> Scorer::experts(int64_t layer) const {
+  const model::ModelConfig& config = model_.config();
+  if (!config.layer_is_moe[static_cast<size_t>(layer)]) return {};
+  const int64_t k = config.experts_per_token;
+  return {activations_.expert_ids.row(layer) + row_ * k, static_cast<size_t>(k)};
 }
 
 double nats_of(std::span<const float> logits, TokenId token) {

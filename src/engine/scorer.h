@@ -32,6 +32,10 @@ class Scorer {
   Result<void> score(std::span<const TokenId> tokens,
                      const std::function<void(size_t, std::span<const float>)>& visit);
 
+  /// Inside visit(): the experts that a layer chose for this position, [k] in ascending order; none
+  /// for a dense layer. For comparing runs: a row whose experts differ differs for a reason.
+  std::span<const int32_t> experts(int64_t layer) const;
+
  private:
   Scorer(const model::Qwen3& model, const Options& options) : model_(model), options_(options) {}
 
@@ -42,6 +46,7 @@ class Scorer {
   model::Activations activations_;
   StepTensors tensors_;
   std::vector<PageId> pages_;
+  int64_t row_ = 0;  // of the activations, being visited
 };
 
 /// -log softmax(logits)[token] in nats, summed in double.

@@ -40,7 +40,7 @@ size_t lay_out(Activations& a, const ModelConfig& c, Activations::Limits limits,
   if (any_moe) {
     const int64_t pairs = tokens * c.experts_per_token;
     carver.carve(a.router, {tokens, c.experts_count});
-    carver.carve(a.expert_ids, {tokens, c.experts_per_token});
+    carver.carve(a.expert_ids, {c.layers_count, tokens, c.experts_per_token});
     carver.carve(a.expert_weights, {tokens, c.experts_per_token});
     carver.carve(a.expert_offsets, {c.experts_count + 1});
     carver.carve(a.row_source, {pairs});

@@ -27,7 +27,7 @@ class Activations {
   TensorView<float, 2> qkv;               ///< [tokens, (heads + 2 * kv_heads) * head_dim]
   TensorView<float, 2> attention;         ///< [tokens, heads * head_dim]
   TensorView<float, 2> router;            ///< [tokens, experts]
-  TensorView<int32_t, 2> expert_ids;      ///< [tokens, k]
+  TensorView<int32_t, 3> expert_ids;      ///< [layers, tokens, k], kept to the end of the step
   TensorView<float, 2> expert_weights;    ///< [tokens, k]
   TensorView<int32_t, 1> expert_offsets;  ///< [experts + 1]
   TensorView<int32_t, 1> row_source;      ///< [tokens * k]

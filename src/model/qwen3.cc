@@ -39,7 +39,9 @@ Result<void> Qwen3::forward(Stream& stream, const StepInput& input, std::span<co
     const Layer& layer = layers_[i];
     TANDEM_TRY(attention_block(stream, layer, input, kv[i], a));
     if (c.layer_is_moe[i]) {
-      TANDEM_TRY(moe_block(stream, layer, tokens, a));
+      const auto expert_ids = TensorView<int32_t, 2>::make(
+          a.expert_ids.row(static_cast<int64_t>(i)), {tokens, c.experts_per_token});
+      TANDEM_TRY(moe_block(stream, layer, expert_ids, a));
     } else {
       TANDEM_TRY(dense_block(stream, layer, tokens, a));
     }
@@ -113,14 +115,14 @@ Result<void> Qwen3::dense_block(Stream& stream, const Layer& layer, int64_t toke
       stream, {.x = activated, .weight = &layer.dense.down, .y = residual, .accumulate = true});
 }
 
-Result<void> Qwen3::moe_block(Stream& stream, const Layer& layer, int64_t tokens,
+Result<void> Qwen3::moe_block(Stream& stream, const Layer& layer, TensorView<int32_t, 2> expert_ids,
                               Activations& a) const {
   const ModelConfig& c = config_;
+  const int64_t tokens = expert_ids.shape[0];
   const int64_t pairs = tokens * c.experts_per_token;
   const auto residual = a.residual.head(tokens);
   const auto normed = a.normed.head(tokens);
   const auto router = a.router.head(tokens);
-  const auto expert_ids = a.expert_ids.head(tokens);
   const auto expert_weights = a.expert_weights.head(tokens);
   const auto row_of = a.row_of.head(tokens);
   const auto gate_up = a.gate_up.head(pairs);

@@ -65,7 +65,8 @@ class Qwen3 {
                                const ops::KvPool& kv, Activations& a) const;
   Result<void> dense_block(Stream& stream, const Layer& layer, int64_t tokens,
                            Activations& a) const;
-  Result<void> moe_block(Stream& stream, const Layer& layer, int64_t tokens, Activations& a) const;
+  Result<void> moe_block(Stream& stream, const Layer& layer, TensorView<int32_t, 2> expert_ids,
+                         Activations& a) const;
 
   ModelConfig config_;
   Options options_;

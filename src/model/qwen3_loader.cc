@@ -30,7 +30,11 @@ float element(const WeightView& view, int64_t i) {
 class Qwen3Loader {
  public:
   Qwen3Loader(Device& device, WeightSource& source, Qwen3& model)
-      : device_(device), source_(source), model_(model), config_(model.config_) {}
+      : device_(device),
+        source_(source),
+        model_(model),
+        config_(model.config_),
+        fused_(fused_layers(config_, source.names())) {}
 
   Result<void> load() {
     const ModelConfig& c = config_;
@@ -97,6 +101,10 @@ class Qwen3Loader {
         {.stack = c.experts_count, .out_features = 2 * width, .in_features = c.hidden_size}));
     moe.down = TANDEM_TRY(
         create({.stack = c.experts_count, .out_features = c.hidden_size, .in_features = width}));
+    if (fused_[static_cast<size_t>(i)]) {
+      TANDEM_TRY(pack_stack(moe.gate_up, names_.fused_experts(i, "gate_up_proj")));
+      return pack_stack(moe.down, names_.fused_experts(i, "down_proj"));
+    }
     for (int64_t e = 0; e < c.experts_count; ++e) {
       TANDEM_TRY(pack(moe.gate_up, e, 0, names_.expert(i, e, "gate_proj")));
       TANDEM_TRY(pack(moe.gate_up, e, width, names_.expert(i, e, "up_proj")));
@@ -115,6 +123,20 @@ class Qwen3Loader {
     const WeightView view = TANDEM_TRY(source_.tensor(name));
     weight.set_rows(index, first_row,
                     {.data = view.bytes.data(), .dtype = view.dtype, .rows = view.shape[0]});
+    source_.release(name);
+    return {};
+  }
+
+  /// Packs a tensor [stack, out_features, in_features] into the whole of `weight`.
+  Result<void> pack_stack(ops::PackedLinear& weight, const std::string& name) {
+    const WeightView view = TANDEM_TRY(source_.tensor(name));
+    const size_t matrix_bytes = view.bytes.size() / static_cast<size_t>(view.shape[0]);
+    for (int64_t e = 0; e < view.shape[0]; ++e) {
+      weight.set_rows(e, 0,
+                      {.data = view.bytes.data() + static_cast<size_t>(e) * matrix_bytes,
+                       .dtype = view.dtype,
+                       .rows = view.shape[1]});
+    }
     source_.release(name);
     return {};
   }
@@ -150,6 +172,7 @@ class Qwen3Loader {
   WeightSource& source_;
   Qwen3& model_;
   const ModelConfig& config_;
+  const std::vector<bool> fused_;  // [layers] experts in one tensor
   TensorNames names_;
 };
 

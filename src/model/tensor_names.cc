@@ -1,6 +1,7 @@
 #include "model/tensor_names.h"
 
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "model/findings.h"
@@ -83,7 +84,24 @@ std::string TensorNames::expert(int64_t layer, int64_t expert, std::string_view 
          std::string(projection) + ".weight";
 }
 
-std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config) {
+std::string TensorNames::fused_experts(int64_t layer, std::string_view projection) const {
+  return layer_prefix(layer) + "mlp.experts." + std::string(projection);
+}
+
+std::vector<bool> fused_layers(const ModelConfig& config, const std::vector<std::string>& names) {
+  const std::unordered_set<std::string_view> present(names.begin(), names.end());
+  std::vector<bool> fused(static_cast<size_t>(config.layers_count), false);
+  for (int64_t i = 0; i < config.layers_count; ++i) {
+    const auto layer = static_cast<size_t>(i);
+    if (!config.layer_is_moe[layer]) continue;
+    fused[layer] = present.contains(TensorNames().fused_experts(i, "gate_up_proj")) ||
+                   present.contains(TensorNames().fused_experts(i, "down_proj"));
+  }
+  return fused;
+}
+
+std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config,
+                                             const std::vector<bool>& fused) {
   const TensorNames names;
   const int64_t hidden = config.hidden_size;
   const int64_t q_rows = config.heads * config.head_dim;
@@ -104,9 +122,16 @@ std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config) {
               names.mlp(i, "up_proj"), names.mlp(i, "down_proj"));
       continue;
     }
-    tensors.push_back({names.router(i), {config.experts_count, hidden}});
-    for (int64_t e = 0; e < config.experts_count; ++e) {
-      add_mlp(tensors, config.moe_intermediate_size, hidden, names.expert(i, e, "gate_proj"),
+    const int64_t experts = config.experts_count;
+    const int64_t width = config.moe_intermediate_size;
+    tensors.push_back({names.router(i), {experts, hidden}});
+    if (!fused.empty() && fused[static_cast<size_t>(i)]) {
+      tensors.push_back({names.fused_experts(i, "gate_up_proj"), {experts, 2 * width, hidden}});
+      tensors.push_back({names.fused_experts(i, "down_proj"), {experts, hidden, width}});
+      continue;
+    }
+    for (int64_t e = 0; e < experts; ++e) {
+      add_mlp(tensors, width, hidden, names.expert(i, e, "gate_proj"),
               names.expert(i, e, "up_proj"), names.expert(i, e, "down_proj"));
     }
   }
@@ -119,11 +144,12 @@ std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config) {
 
 Result<void> check_tensors(const ModelConfig& config, WeightSource& source) {
   std::unordered_map<std::string, WeightInfo> present;
-  for (const std::string& name : source.names()) {
+  const std::vector<std::string> names = source.names();
+  for (const std::string& name : names) {
     present.emplace(name, TANDEM_TRY(source.describe(name)));
   }
   Findings findings;
-  for (const ExpectedTensor& expected : expected_tensors(config)) {
+  for (const ExpectedTensor& expected : expected_tensors(config, fused_layers(config, names))) {
     const auto at = present.find(expected.name);
     if (at == present.end()) {
       findings.add("missing tensors", expected.name);
@@ -140,7 +166,7 @@ Result<void> check_tensors(const ModelConfig& config, WeightSource& source) {
     }
     present.erase(at);
   }
-  for (const std::string& name : source.names()) {
+  for (const std::string& name : names) {
     if (present.count(name) == 1 && !is_ignored(config, name)) {
       findings.add("unexpected tensors", name);
     }

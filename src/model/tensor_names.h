@@ -30,6 +30,10 @@ class TensorNames {
   std::string router(int64_t layer) const;  // [experts, hidden]
   /// The same projections of one expert of a layer with experts.
   std::string expert(int64_t layer, int64_t expert, std::string_view projection) const;
+  /// All experts of a layer in one tensor, the other layout that transformers 5 writes.
+  /// `projection` is gate_up_proj [experts, 2 * moe_intermediate, hidden], an expert's gate rows
+  /// before its up rows, or down_proj [experts, hidden, moe_intermediate].
+  std::string fused_experts(int64_t layer, std::string_view projection) const;
 };
 
 struct ExpectedTensor {
@@ -37,8 +41,14 @@ struct ExpectedTensor {
   std::vector<int64_t> shape;
 };
 
-/// Every tensor that a model of this shape reads, layer by layer.
-std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config);
+/// [layers] Which layers have their experts fused, judged by the names that a checkpoint has. A
+/// layer with either fused name counts, so that its other tensors are told as missing.
+std::vector<bool> fused_layers(const ModelConfig& config, const std::vector<std::string>& names);
+
+/// Every tensor that a model of this shape reads, layer by layer. Experts have a tensor each, but
+/// for the layers in `fused` ([layers], or empty for none).
+std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config,
+                                             const std::vector<bool>& fused = {});
 
 /// Whether the source has what the config asks for. Missing and unexpected tensors, wrong shapes
 /// and wrong dtypes (bf16, f16 and f32 are right) come back together in one Error. Ignored, as

@@ -112,6 +112,56 @@ TEST(CheckTensors, IgnoresWhatTransformersIgnores) {
   EXPECT_TRUE(check_tensors(config, source).ok());
 }
 
+/// Replaces the tensors of every expert of layer 1 by the fused ones.
+void fuse_layer_1(FakeSource& source) {
+  std::erase_if(source.tensors, [](const auto& tensor) {
+    return tensor.first.find("layers.1.mlp.experts.") != std::string::npos;
+  });
+  const std::string prefix = "model.layers.1.mlp.experts.";
+  const WeightInfo info{.dtype_name = "bf16", .dtype = DType::kBF16, .shape = {}};
+  source.tensors[prefix + "gate_up_proj"] = info;
+  source.tensors[prefix + "gate_up_proj"].shape = {3, 32, 64};
+  source.tensors[prefix + "down_proj"] = info;
+  source.tensors[prefix + "down_proj"].shape = {3, 64, 16};
+}
+
+TEST(CheckTensors, AcceptsFusedExperts) {
+  const ModelConfig config = config_of("");
+  FakeSource source(config);
+  EXPECT_THAT(fused_layers(config, source.names()), ElementsAre(false, false));
+  fuse_layer_1(source);
+  EXPECT_THAT(fused_layers(config, source.names()), ElementsAre(false, true));
+  const Result<void> checked = check_tensors(config, source);
+  EXPECT_TRUE(checked.ok()) << checked.error().what;
+}
+
+TEST(CheckTensors, RefusesHalfFusedAndTransposedExperts) {
+  const ModelConfig config = config_of("");
+  const std::string prefix = "model.layers.1.mlp.experts.";
+  FakeSource half(config);
+  fuse_layer_1(half);
+  half.tensors.erase(prefix + "down_proj");
+  EXPECT_THAT(check_tensors(config, half).error().what,
+              HasSubstr("missing tensors (1): " + prefix + "down_proj"));
+
+  FakeSource both(config);
+  fuse_layer_1(both);
+  both.tensors[prefix + "2.up_proj.weight"] = {};
+  EXPECT_THAT(check_tensors(config, both).error().what,
+              HasSubstr("unexpected tensors (1): " + prefix + "2.up_proj.weight"));
+
+  FakeSource transposed(config);
+  fuse_layer_1(transposed);
+  transposed.tensors[prefix + "gate_up_proj"].shape = {3, 64, 32};
+  EXPECT_THAT(check_tensors(config, transposed).error().what,
+              HasSubstr(prefix + "gate_up_proj [3, 64, 32] instead of [3, 32, 64]"));
+
+  // A dense layer has no experts, fused or not.
+  FakeSource dense(config);
+  dense.tensors["model.layers.0.mlp.experts.down_proj"] = {};
+  EXPECT_THAT(check_tensors(config, dense).error().what, HasSubstr("unexpected tensors (1)"));
+}
+
 TEST(CheckTensors, TellsEverythingAtOnce) {
   const ModelConfig config = config_of("");
   FakeSource source(config);

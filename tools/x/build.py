@@ -42,13 +42,14 @@ def ctest(preset: str, *arguments: str, environment: dict[str, str] | None = Non
 
 
 def sanitized_ctest(preset: str) -> None:
-    """Without the benchmarks, which measure nothing under a sanitizer."""
+    """Without the benchmarks, which measure nothing under a sanitizer, and without label `slow`,
+    which would take minutes there."""
     options = {
         "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
     }
-    ctest(preset, "--label-exclude", "^bench$", environment=options)
+    ctest(preset, "--label-exclude", "^(bench|slow)$", environment=options)
 
 
 def program() -> str:
