@@ -57,7 +57,9 @@ TEST(TinyMoeLogits, AreNoWorseThanTransformersInBf16) {
   auto rounded = TestCheckpoint::load(kTinyMoe, DType::kBF16, kLengthMax);
   ASSERT_TRUE(rounded.ok()) << rounded.error().what;
   // A row that goes to other experts than the f32 row is off by what those experts say, on either
-  // side: such rows are also told apart.
+  // side. Two of the 48 committed rows do, so which side errs more over all of them is chance and
+  // changes with the matrix path: they are told apart and printed, not judged. docs/parity.md has
+  // the figures over every row.
   struct {
     Pooled all, same_experts, other_experts;
   } ours, theirs;
@@ -76,7 +78,7 @@ TEST(TinyMoeLogits, AreNoWorseThanTransformersInBf16) {
     }
   }
   ASSERT_EQ(ours.all.rows, 48);
-  ASSERT_GT(ours.same_experts.rows, 0);
+  ASSERT_GT(ours.same_experts.rows, 40);
   const auto tell = [](const char* rows, const Pooled& mine, const Pooled& other) {
     if (mine.rows == 0) return;
     printf("tiny-moe, %s: bf16 error %.5f, transformers %.5f over %d rows\n", rows, mine.error(),
@@ -85,7 +87,6 @@ TEST(TinyMoeLogits, AreNoWorseThanTransformersInBf16) {
   tell("all rows", ours.all, theirs.all);
   tell("same experts as f32", ours.same_experts, theirs.same_experts);
   tell("other experts than f32", ours.other_experts, theirs.other_experts);
-  EXPECT_LE(ours.all.error(), kBf16ErrorRatioMax * theirs.all.error());
   EXPECT_LE(ours.same_experts.error(), kBf16ErrorRatioMax * theirs.same_experts.error());
   // Far from nothing: a run that silently computed in f32 would show.
   EXPECT_GT(ours.same_experts.error(), 1e-4);
