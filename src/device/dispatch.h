@@ -5,7 +5,7 @@
 #include "base/result.h"
 #include "device/device.h"
 
-namespace tandem::ops {
+namespace tandem {
 
 /// Runs the implementation of the stream's device: the body of every op's front function.
 template <typename Args>
@@ -16,4 +16,4 @@ Result<void> dispatch(const char* op, Stream& stream, const Args& args,
                     std::string(op) + " has no kernel for this device; use --device cpu");
 }
 
-}  // namespace tandem::ops
+}  // namespace tandem
