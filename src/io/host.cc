@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+
+#include "io/file.h"
 
 namespace tandem::io {
 
@@ -16,6 +19,14 @@ std::string host_name() {
 
 int process_id() {
   return ::getpid();
+}
+
+size_t memory_available_bytes() {
+  const auto text = read_file("/proc/meminfo", 1 << 16);
+  if (!text.ok()) return 0;
+  const size_t at = text->find("MemAvailable:");
+  if (at == std::string::npos) return 0;
+  return std::strtoull(text->c_str() + at + std::strlen("MemAvailable:"), nullptr, 10) * 1024;
 }
 
 Result<void> fill_random(std::span<std::byte> bytes) {

@@ -9,6 +9,8 @@
 #include <string>
 #include <system_error>
 
+#include "io/host.h"
+
 namespace tandem::io {
 namespace {
 
@@ -23,6 +25,8 @@ Error memory_error(const char* verb, size_t bytes, int error_number) {
 }  // namespace
 
 Result<SharedMemory> SharedMemory::create(size_t bytes) {
+  // Asked first: reserving more than there is would have the system end processes to find it.
+  if (bytes > memory_available_bytes()) return memory_error("reserve", bytes, ENOMEM);
   FileDescriptor descriptor(::memfd_create("tandem", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (descriptor.get() < 0) return memory_error("make", bytes, errno);
   // Reserved now: a page that cannot be had later would end the process that touches it.
