@@ -10,13 +10,14 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
 #include <limits>
-#include <map>
 #include <random>
 #include <set>
 #include <vector>
 
 #include "comm/expert_combine/expert_combine.h"
+#include "comm/expert_combine/weighted_rows.h"
 #include "comm/expert_select/expert_select.h"
 #include "comm/testing/run_ranks.h"
 #include "ops/group_tokens/group_tokens.h"
@@ -250,6 +251,27 @@ TEST(ExpertCombine, HasTheBitsOfOneRankWhenRangesAreSubtrees) {
                    [&](SymmetricHeap& heap) { return select_and_combine(heap, c); });
     }
   }
+}
+
+TEST(ExpertCombine, ATokenOfOthersIsNeutral) {
+  // Only a minus zero leaves a minus zero of another rank as it is.
+  const auto stream = rank_stream();
+  const std::vector<float> rows = {1, 2};
+  std::vector<int32_t> row_of = {-1, -1, -1, 0}, ids = {0, 1, 0, 1};
+  std::vector<float> weights = {1, 1, 1, 3}, y(4, kPoison);
+  WeightedRowsArgs args = {.rows = reinterpret_cast<const std::byte*>(rows.data()),
+                           .row_of = matrix(row_of, 2, 2),
+                           .expert_ids = matrix(ids, 2, 2),
+                           .weights = matrix(weights, 2, 2),
+                           .y = matrix(y, 2, 2)};
+  ASSERT_TRUE(weighted_rows(*stream, args).ok());
+  EXPECT_THAT(y, ElementsAre(0, 0, 3, 6));
+  EXPECT_TRUE(std::signbit(y[0]) && std::signbit(y[1]));
+  y = {-0.0f, 5, 1, 1};
+  args.accumulate = true;
+  ASSERT_TRUE(weighted_rows(*stream, args).ok());
+  EXPECT_THAT(y, ElementsAre(0, 5, 4, 7));
+  EXPECT_TRUE(std::signbit(y[0]));
 }
 
 TEST(ExpertRanges, AreBalancedAndSayWhatTheyPromise) {
