@@ -16,7 +16,7 @@ struct Message {
   enum class Kind : uint8_t {
     kHello,     ///< to rank 0: who I am; parts = magic, host, process id, then names and values
     kWelcome,   ///< from rank 0: all are here; parts = key, then host and process id per rank
-    kRefused,   ///< from rank 0: the group does not start; parts = why
+    kRefused,   ///< from rank 0: the group does not start, `rank` died or is 0; parts = why
     kAlive,     ///< now and then, so that silence can be logged
     kDeparted,  ///< `rank` is done
     kDied,      ///< `rank` is dead or gave up; parts = why

@@ -20,6 +20,7 @@
 #include "comm/all_gather/all_gather.h"
 #include "comm/all_reduce/all_reduce.h"
 #include "comm/barrier/barrier.h"
+#include "comm/expert_exchange/expert_exchange.h"
 #include "comm/testing/run_ranks.h"
 
 namespace tandem::comm {
@@ -107,12 +108,40 @@ std::vector<RankProcess> start_ranks(int ranks, const RankBody& body) {
   return processes;
 }
 
-/// Calls collectives, checking every result, until `seconds` are over on rank 0 (for ever if 0).
+/// One token per rank, sent to the first and the last expert and back: x becomes x + x + 2 x.
+Result<void> exchange_once(SymmetricHeap& heap, Stream& stream, ExpertExchange& moe) {
+  std::vector<float> x(8, static_cast<float>(heap.rank() + 1));
+  std::vector<float> y = x;
+  std::vector<int32_t> ids = {0, 2 * heap.ranks_count() - 1};
+  std::vector<float> weights = {1, 2};
+  const auto tokens = TensorView<float, 2>::make(x.data(), {1, 8});
+  const auto experts = TensorView<int32_t, 2>::make(ids.data(), {1, 2});
+  const auto received = TANDEM_TRY(moe.dispatch(stream, {.x = tokens, .expert_ids = experts}));
+  std::vector<float> rows;
+  for (int64_t row = 0; row < received.row_source.size(); ++row) {
+    const float* token = received.x.row(received.row_source[row]);
+    rows.insert(rows.end(), token, token + 8);
+  }
+  TANDEM_TRY(moe.combine(
+      stream, {.rows = TensorView<float, 2>::make(rows.data(), {received.row_source.size(), 8}),
+               .expert_ids = experts,
+               .weights = TensorView<float, 2>::make(weights.data(), {1, 2}),
+               .y = TensorView<float, 2>::make(y.data(), {1, 8})}));
+  for (const float value : y) {
+    if (value != 4 * x[0]) return make_error(Code::kInternal, "a wrong result of an expert");
+  }
+  return {};
+}
+
+/// Calls collectives and checks every result, `calls` times (for ever if 0).
 Result<void> work(SymmetricHeap& heap, int calls) {
   const auto stream = rank_stream();
   auto reduce = TANDEM_TRY(AllReduce::create(heap, {.floats_max = 512, .one_shot_floats_max = 64}));
   auto gather = TANDEM_TRY(AllGather::create(heap, sizeof(uint64_t)));
   auto barrier = TANDEM_TRY(Barrier::create(heap));
+  auto experts = TANDEM_TRY(ExpertRanges::balanced(2 * heap.ranks_count(), heap.ranks_count()));
+  auto moe = TANDEM_TRY(
+      ExpertExchange::create(heap, std::move(experts), {.tokens_max = 2, .hidden = 8, .k = 2}));
   const auto ranks = static_cast<uint64_t>(heap.ranks_count());
   for (uint64_t call = 0; calls == 0 || call < static_cast<uint64_t>(calls); ++call) {
     std::vector<float> x(call % 3 == 0 ? 500 : 50, static_cast<float>(heap.rank() + 1));
@@ -130,6 +159,7 @@ Result<void> work(SymmetricHeap& heap, int calls) {
         return make_error(Code::kInternal, "a wrong sum");
       }
     }
+    TANDEM_TRY(exchange_once(heap, *stream, moe));
     TANDEM_TRY(barrier.wait());
   }
   return {};
@@ -254,7 +284,7 @@ TEST(ProcessGroup, AKilledRankIsNamedByAllOthersInTime) {
 }
 
 TEST(ProcessGroup, AStoppedRankIsWaitedFor) {
-  auto processes = start_ranks(3, [](SymmetricHeap& heap) { return work(heap, 2000); });
+  auto processes = start_ranks(3, [](SymmetricHeap& heap) { return work(heap, 1000); });
   std::this_thread::sleep_for(milliseconds(60));
   for (const size_t stopped : {size_t{2}, size_t{0}}) {
     processes[stopped].signal(SIGSTOP);

@@ -97,16 +97,18 @@ class Host {
     if (met.ok()) met = hand_over();
     if (met.ok()) return std::move(meeting_);
     for (auto& connection : meeting_.connections) {
-      if (connection) refuse(*connection, met.error().what);
+      if (connection) refuse(*connection, met.error().what, rank_at_fault_);
     }
     return met.error();
   }
 
  private:
-  static void refuse(Connection& connection, const std::string& why) {
+  static void refuse(Connection& connection, const std::string& why, int rank_at_fault) {
     // A rank that cannot be told sees the connection end.
     (void)connection
-        .send({.kind = Message::Kind::kRefused, .parts = {why}},
+        .send({.kind = Message::Kind::kRefused,
+               .rank = static_cast<uint32_t>(rank_at_fault),
+               .parts = {why}},
               steady_clock::now() + kHelloTimeout)
         .ok();
   }
@@ -146,7 +148,7 @@ class Host {
                         describe(rank, meeting_.places[static_cast<size_t>(rank)]));
     }
     if (!why.empty()) {
-      refuse(connection, why);
+      refuse(connection, why, rank_at_fault_);
       return make_error(Code::kInvalidArgument, why);
     }
     meeting_.places[static_cast<size_t>(rank)] = place;
@@ -178,13 +180,18 @@ class Host {
       auto& connection = meeting_.connections[static_cast<size_t>(rank)];
       if (!connection) continue;
       if (const auto message = connection->take(); !message.ok()) {
-        connection.reset();
-        return make_error(Code::kUnavailable,
-                          describe(rank, meeting_.places[static_cast<size_t>(rank)]) +
-                              " ended while the ranks were meeting; look into its log");
+        return ended(rank);
       }
     }
     return {};
+  }
+
+  Error ended(int rank) {
+    meeting_.connections[static_cast<size_t>(rank)].reset();
+    rank_at_fault_ = rank;
+    return make_error(Code::kUnavailable,
+                      describe(rank, meeting_.places[static_cast<size_t>(rank)]) +
+                          " ended while the ranks were meeting; look into its log");
   }
 
   Result<void> welcome() {
@@ -193,8 +200,9 @@ class Host {
       message.parts.push_back(place.host);
       message.parts.push_back(std::to_string(place.process_id));
     }
-    for (auto& connection : meeting_.connections) {
-      if (connection) TANDEM_TRY(connection->send(message, deadline_));
+    for (int rank = 1; rank < options_.ranks_count; ++rank) {
+      auto& connection = meeting_.connections[static_cast<size_t>(rank)];
+      if (!connection->send(message, deadline_).ok()) return ended(rank);
     }
     return {};
   }
@@ -221,6 +229,7 @@ class Host {
   io::Listener local_;
   const std::string key_;
   Meeting meeting_;
+  int rank_at_fault_ = 0;  // a rank that died; otherwise rank 0, which refuses
 };
 
 /// The key is the name of the local socket: who does not know it cannot ask for the memory.
@@ -293,7 +302,8 @@ Result<Meeting> meet_as_guest(const RendezvousOptions& options) {
   const RankPlace here = place_here();
   hello.parts = {kMagic, here.host, std::to_string(here.process_id)};
   for (std::string& part : fields(options)) hello.parts.push_back(std::move(part));
-  TANDEM_TRY(connection.send(hello, deadline));
+  // If rank 0 is gone again, reading its answer says so.
+  (void)connection.send(hello, deadline).ok();
 
   // Rank 0 reports who is missing; it gets a little longer than it gives itself.
   const io::Deadline patience = deadline + 2 * kHelloTimeout;

@@ -111,7 +111,9 @@ void Watch::handle(int source, const Message& message) {
   const auto about = static_cast<int>(message.rank);
   if (message.kind == Message::Kind::kDeparted) {
     health_.departed(about);
-  } else if (message.kind == Message::Kind::kDied && message.parts.size() == 1) {
+  } else if ((message.kind == Message::Kind::kDied || message.kind == Message::Kind::kRefused) &&
+             message.parts.size() == 1) {
+    // A refusal comes here when the meeting failed after this rank had all it needs.
     health_.died(about, message.parts[0]);
     // Its end is explained, whatever its connection does next.
     health_.departed(about);
