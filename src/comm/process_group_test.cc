@@ -87,7 +87,7 @@ RendezvousOptions options_for(const io::Endpoint& address, int rank, int ranks) 
           .ranks_count = ranks,
           .heap_bytes = 1 << 20,
           .settings = {{"model", "tiny"}},
-          .start_timeout = milliseconds(2000)};
+          .start_timeout = milliseconds(20'000)};
 }
 
 std::string run_rank(const RendezvousOptions& options, const RankBody& body) {
@@ -99,11 +99,16 @@ std::string run_rank(const RendezvousOptions& options, const RankBody& body) {
   return result.error().what;
 }
 
-std::vector<RankProcess> start_ranks(int ranks, const RankBody& body) {
+std::vector<RankProcess> start_ranks(int ranks, const RankBody& body,
+                                     milliseconds start_timeout = milliseconds(20'000)) {
   const io::Endpoint address = free_endpoint();
   std::vector<RankProcess> processes;
   for (int rank = 0; rank < ranks; ++rank) {
-    processes.emplace_back([&] { return run_rank(options_for(address, rank, ranks), body); });
+    processes.emplace_back([&] {
+      auto options = options_for(address, rank, ranks);
+      options.start_timeout = start_timeout;
+      return run_rank(options, body);
+    });
   }
   return processes;
 }
@@ -263,11 +268,12 @@ TEST(ProcessGroup, AKilledRankIsNamedByAllOthersInTime) {
     SCOPED_TRACE("round " + std::to_string(round) + " victim " + std::to_string(victim) + " of " +
                  std::to_string(ranks) + " after " + std::to_string(delay.count()) + " us");
     // In even rounds the ranks work, in odd ones they wait for work that never comes.
-    auto processes = start_ranks(ranks, [&](SymmetricHeap& heap) -> Result<void> {
+    const auto body = [&](SymmetricHeap& heap) -> Result<void> {
       if (round % 2 == 0) return work(heap, 0);
       const Flag bell = TANDEM_TRY(heap.allocate_flags(1));
       return heap.wait_idle(bell, 1);
-    });
+    };
+    auto processes = start_ranks(ranks, body, milliseconds(2000));
     std::this_thread::sleep_for(delay);
     const auto start = steady_clock::now();
     processes[static_cast<size_t>(victim)].signal(SIGKILL);
