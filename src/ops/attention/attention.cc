@@ -1,6 +1,6 @@
 #include "ops/attention/attention.h"
 
-#include "ops/dispatch.h"
+#include "device/dispatch.h"
 
 namespace tandem::ops {
 

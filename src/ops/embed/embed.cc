@@ -1,6 +1,6 @@
 #include "ops/embed/embed.h"
 
-#include "ops/dispatch.h"
+#include "device/dispatch.h"
 
 namespace tandem::ops {
 

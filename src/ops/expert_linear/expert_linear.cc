@@ -1,6 +1,6 @@
 #include "ops/expert_linear/expert_linear.h"
 
-#include "ops/dispatch.h"
+#include "device/dispatch.h"
 
 namespace tandem::ops {
 

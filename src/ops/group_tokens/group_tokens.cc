@@ -1,6 +1,6 @@
 #include "ops/group_tokens/group_tokens.h"
 
-#include "ops/dispatch.h"
+#include "device/dispatch.h"
 
 namespace tandem::ops {
 

@@ -1,6 +1,6 @@
 #include "ops/linear/linear.h"
 
-#include "ops/dispatch.h"
+#include "device/dispatch.h"
 
 namespace tandem::ops {
 

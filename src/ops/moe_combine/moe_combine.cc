@@ -1,6 +1,6 @@
 #include "ops/moe_combine/moe_combine.h"
 
-#include "ops/dispatch.h"
+#include "device/dispatch.h"
 
 namespace tandem::ops {
 

@@ -3,50 +3,31 @@
 // Plan       blocks of 512 columns, so that the stack of partial sums stays in L1
 // Reference  moe_combine_test.cc
 #include <algorithm>
-#include <bit>
 
 #include "cpu/cpu_device.h"
+#include "cpu/tree_sum.h"
 #include "cpu/vector.h"
 #include "ops/moe_combine/moe_combine.h"
 
 namespace tandem::ops {
 namespace {
 
-constexpr int64_t kBlock = 512;
-constexpr int kStackMax = 33;  // levels of a tree over 32-bit ids
-
-/// Height of the node at which the paths of two leaves meet.
-int meeting_level(int32_t a, int32_t b) {
-  return std::bit_width(static_cast<uint32_t>(a) ^ static_cast<uint32_t>(b));
-}
+constexpr int64_t kBlock = cpu::TreeSum::kColumnsMax;
 
 /// Columns [first, first + n) of one token.
 void combine(const MoeCombineArgs& args, int64_t t, int64_t first, int64_t n) {
-  alignas(64) float sums[kStackMax][kBlock];
-  int32_t leaf[kStackMax];  // the last leaf under each partial sum
-  int depth = 0;
-  const auto join = [&] {
-    --depth;
-    cpu::add(sums[depth - 1], sums[depth], n);
-    leaf[depth - 1] = leaf[depth];
-  };
+  cpu::TreeSum sum(n);
   const int32_t* ids = args.expert_ids.row(t);
   for (int64_t j = 0; j < args.expert_ids.shape[1]; ++j) {
-    // Subtrees that meet below the new leaf's branch are complete: nothing later joins them.
-    while (depth > 1 && meeting_level(leaf[depth - 2], leaf[depth - 1]) <
-                            meeting_level(leaf[depth - 1], ids[j])) {
-      join();
-    }
+    float* leaf = sum.add_leaf(ids[j]);
     const float* row = args.rows.row(args.row_of.row(t)[j]) + first;
     if (args.wire == DType::kBF16) {
-      cpu::round_to_bf16(sums[depth], row, n);
-      row = sums[depth];
+      cpu::round_to_bf16(leaf, row, n);
+      row = leaf;
     }
-    cpu::scale(sums[depth], row, args.weights.row(t)[j], n);
-    leaf[depth++] = ids[j];
+    cpu::scale(leaf, row, args.weights.row(t)[j], n);
   }
-  while (depth > 1) join();
-  cpu::add(args.y.row(t) + first, sums[0], n);
+  cpu::add(args.y.row(t) + first, sum.finish(), n);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "ops/qk_norm_rope/qk_norm_rope.h"
 
-#include "ops/dispatch.h"
+#include "device/dispatch.h"
 
 namespace tandem::ops {
 

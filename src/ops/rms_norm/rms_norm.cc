@@ -1,6 +1,6 @@
 #include "ops/rms_norm/rms_norm.h"
 
-#include "ops/dispatch.h"
+#include "device/dispatch.h"
 
 namespace tandem::ops {
 

@@ -1,6 +1,6 @@
 #include "ops/route/route.h"
 
-#include "ops/dispatch.h"
+#include "device/dispatch.h"
 
 namespace tandem::ops {
 

@@ -1,6 +1,6 @@
 #include "ops/silu_mul/silu_mul.h"
 
-#include "ops/dispatch.h"
+#include "device/dispatch.h"
 
 namespace tandem::ops {
 

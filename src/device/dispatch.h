@@ -6,7 +6,7 @@
 #include "device/device.h"
 #include "device/op_times.h"
 
-namespace tandem::ops {
+namespace tandem {
 
 /// Runs the implementation of the stream's device: the body of every op's front function.
 template <typename Args>
@@ -23,4 +23,4 @@ Result<void> dispatch(const char* op, Stream& stream, const Args& args,
                     std::string(op) + " has no kernel for this device; use --device cpu");
 }
 
-}  // namespace tandem::ops
+}  // namespace tandem

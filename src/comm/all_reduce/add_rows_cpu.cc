@@ -1,0 +1,28 @@
+// Contract   y = sum of N rows in the binary tree over their index, add_rows.h
+// Work       reads N rows and writes one; memory bound
+// Plan       blocks of 512 columns on the stream's team; a block is read whole before it is written
+// Reference  a plain recursive sum, all_reduce_test.cc
+#include <algorithm>
+
+#include "comm/all_reduce/add_rows.h"
+#include "cpu/cpu_device.h"
+#include "cpu/tree_sum.h"
+
+namespace tandem::comm {
+
+Result<void> add_rows_cpu(Stream& stream, const AddRowsArgs& args) {
+  constexpr int64_t kBlock = cpu::TreeSum::kColumnsMax;
+  const auto n = static_cast<int64_t>(args.y.size());
+  cpu::cpu_stream(stream).team().parallel_for((n + kBlock - 1) / kBlock, [&](int64_t block, int) {
+    const int64_t first = block * kBlock;
+    const int64_t columns = std::min(kBlock, n - first);
+    cpu::TreeSum sum(columns);
+    for (size_t row = 0; row < args.rows.size(); ++row) {
+      std::copy_n(args.rows[row] + first, columns, sum.add_leaf(static_cast<int32_t>(row)));
+    }
+    std::copy_n(sum.finish(), columns, args.y.data() + first);
+  });
+  return {};
+}
+
+}  // namespace tandem::comm

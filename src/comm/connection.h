@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "io/socket.h"
+
+namespace tandem::comm {
+
+/// What ranks tell each other outside the heap. The layout never changes between versions, so that
+/// two versions can at least say that they differ.
+struct Message {
+  enum class Kind : uint8_t {
+    kHello,     ///< to rank 0: who I am; parts = magic, host, process id, then names and values
+    kWelcome,   ///< from rank 0: all are here; parts = key, then host and process id per rank
+    kRefused,   ///< from rank 0: the group does not start, `rank` died or is 0; parts = why
+    kAlive,     ///< now and then, so that silence can be logged
+    kDeparted,  ///< `rank` is done
+    kDied,      ///< `rank` is dead or gave up; parts = why
+  };
+  Kind kind = Kind::kAlive;
+  uint32_t rank = 0;
+  std::vector<std::string> parts;
+};
+
+/// The bytes of a message: length, kind, rank, number of parts, and each part with its length.
+std::string encode(const Message& message);
+/// Of the bytes after the length. kDataLoss for anything that encode does not write.
+Result<Message> decode(std::string_view bytes);
+
+/// A socket that carries messages. Owns it. One thread.
+class Connection {
+ public:
+  explicit Connection(io::Socket socket) : socket_(std::move(socket)) {}
+
+  Result<void> send(const Message& message, io::Deadline deadline);
+  /// The next message. kUnavailable when the peer ended, kDeadlineExceeded when it is silent.
+  Result<Message> receive(io::Deadline deadline);
+  /// The next message if it has arrived whole. Never waits.
+  Result<std::optional<Message>> take();
+
+  int descriptor() const { return socket_.descriptor(); }
+
+ private:
+  io::Socket socket_;
+  std::string arrived_;  // the beginning of the next message, and perhaps more
+};
+
+}  // namespace tandem::comm

@@ -1,0 +1,304 @@
+// Goal: processes meet, or every one of them learns the same clear reason why not; collectives give
+// the same bits as between threads; a killed rank ends every other rank's wait in time with its
+// name, a stopped one is waited for. Method: this program forks ranks (before it has threads), each
+// reports by its exit code and a line through a pipe; kills happen at random points.
+#include "comm/process_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "comm/all_gather/all_gather.h"
+#include "comm/all_reduce/all_reduce.h"
+#include "comm/barrier/barrier.h"
+#include "comm/expert_exchange/expert_exchange.h"
+#include "comm/testing/run_ranks.h"
+
+namespace tandem::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using testing::AllOf;
+using testing::AnyOf;
+using testing::HasSubstr;
+
+io::Endpoint free_endpoint() {
+  const auto listener = io::Listener::listen_tcp({"127.0.0.1", 0});
+  return {"127.0.0.1", listener->port()};
+}
+
+/// One forked rank. `body` returns what is to be told the parent; an empty text is a success.
+class RankProcess {
+ public:
+  explicit RankProcess(const std::function<std::string()>& body) {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    process_id_ = ::fork();
+    if (process_id_ == 0) {
+      const std::string text = body();
+      const bool written = ::write(ends[1], text.data(), text.size()) >= 0;
+      ::_exit(written && text.empty() ? 0 : 1);
+    }
+    ::close(ends[1]);
+    pipe_ = ends[0];
+  }
+  RankProcess(RankProcess&& other) noexcept
+      : process_id_(std::exchange(other.process_id_, -1)), pipe_(std::exchange(other.pipe_, -1)) {}
+  ~RankProcess() {
+    if (process_id_ < 0) return;
+    signal(SIGKILL);
+    wait();
+  }
+
+  void signal(int number) const { ::kill(process_id_, number); }
+  int process_id() const { return process_id_; }
+
+  /// What it told, after its end.
+  std::string wait() {
+    std::string text;
+    std::array<char, 4096> buffer;
+    for (ssize_t n; (n = ::read(pipe_, buffer.data(), buffer.size())) > 0;) {
+      text.append(buffer.data(), static_cast<size_t>(n));
+    }
+    ::close(pipe_);
+    ::waitpid(process_id_, nullptr, 0);
+    process_id_ = -1;
+    return text;
+  }
+
+ private:
+  pid_t process_id_ = -1;
+  int pipe_ = -1;
+};
+
+RendezvousOptions options_for(const io::Endpoint& address, int rank, int ranks) {
+  return {.address = address,
+          .rank = rank,
+          .ranks_count = ranks,
+          .heap_bytes = 1 << 20,
+          .settings = {{"model", "tiny"}},
+          .start_timeout = milliseconds(20'000)};
+}
+
+std::string run_rank(const RendezvousOptions& options, const RankBody& body) {
+  auto group = ProcessGroup::join(options);
+  if (!group.ok()) return group.error().what;
+  const auto result = body((*group)->heap());
+  if (result.ok()) return "";
+  (*group)->fail(result.error().what);
+  return result.error().what;
+}
+
+std::vector<RankProcess> start_ranks(int ranks, const RankBody& body,
+                                     milliseconds start_timeout = milliseconds(20'000)) {
+  const io::Endpoint address = free_endpoint();
+  std::vector<RankProcess> processes;
+  for (int rank = 0; rank < ranks; ++rank) {
+    processes.emplace_back([&] {
+      auto options = options_for(address, rank, ranks);
+      options.start_timeout = start_timeout;
+      return run_rank(options, body);
+    });
+  }
+  return processes;
+}
+
+/// One token per rank, sent to the first and the last expert and back: x becomes x + x + 2 x.
+Result<void> exchange_once(SymmetricHeap& heap, Stream& stream, ExpertExchange& moe) {
+  std::vector<float> x(8, static_cast<float>(heap.rank() + 1));
+  std::vector<float> y = x;
+  std::vector<int32_t> ids = {0, 2 * heap.ranks_count() - 1};
+  std::vector<float> weights = {1, 2};
+  const auto tokens = TensorView<float, 2>::make(x.data(), {1, 8});
+  const auto experts = TensorView<int32_t, 2>::make(ids.data(), {1, 2});
+  const auto received = TANDEM_TRY(moe.dispatch(stream, {.x = tokens, .expert_ids = experts}));
+  std::vector<float> rows;
+  for (int64_t row = 0; row < received.row_source.size(); ++row) {
+    const float* token = received.x.row(received.row_source[row]);
+    rows.insert(rows.end(), token, token + 8);
+  }
+  TANDEM_TRY(moe.combine(
+      stream, {.rows = TensorView<float, 2>::make(rows.data(), {received.row_source.size(), 8}),
+               .expert_ids = experts,
+               .weights = TensorView<float, 2>::make(weights.data(), {1, 2}),
+               .y = TensorView<float, 2>::make(y.data(), {1, 8})}));
+  for (const float value : y) {
+    if (value != 4 * x[0]) return make_error(Code::kInternal, "a wrong result of an expert");
+  }
+  return {};
+}
+
+/// Calls collectives and checks every result, `calls` times (for ever if 0).
+Result<void> work(SymmetricHeap& heap, int calls) {
+  const auto stream = rank_stream();
+  auto reduce = TANDEM_TRY(AllReduce::create(heap, {.floats_max = 512, .one_shot_floats_max = 64}));
+  auto gather = TANDEM_TRY(AllGather::create(heap, sizeof(uint64_t)));
+  auto barrier = TANDEM_TRY(Barrier::create(heap));
+  auto experts = TANDEM_TRY(ExpertRanges::balanced(2 * heap.ranks_count(), heap.ranks_count()));
+  auto moe = TANDEM_TRY(
+      ExpertExchange::create(heap, std::move(experts), {.tokens_max = 2, .hidden = 8, .k = 2}));
+  const auto ranks = static_cast<uint64_t>(heap.ranks_count());
+  for (uint64_t call = 0; calls == 0 || call < static_cast<uint64_t>(calls); ++call) {
+    std::vector<float> x(call % 3 == 0 ? 500 : 50, static_cast<float>(heap.rank() + 1));
+    TANDEM_TRY(reduce.run(*stream, x, x));
+    const uint64_t row = call * ranks + static_cast<uint64_t>(heap.rank());
+    gather.start(std::as_bytes(std::span(&row, 1)));
+    const auto rows = TANDEM_TRY(gather.finish());
+    for (uint64_t rank = 0; rank < ranks; ++rank) {
+      if (reinterpret_cast<const uint64_t*>(rows.data())[rank] != call * ranks + rank) {
+        return make_error(Code::kInternal, "a wrong row");
+      }
+    }
+    for (const float sum : x) {
+      if (sum != static_cast<float>(ranks * (ranks + 1)) / 2) {
+        return make_error(Code::kInternal, "a wrong sum");
+      }
+    }
+    TANDEM_TRY(exchange_once(heap, *stream, moe));
+    TANDEM_TRY(barrier.wait());
+  }
+  return {};
+}
+
+TEST(ProcessGroup, CollectivesWorkBetweenProcesses) {
+  for (int ranks : {1, 2, 3, 4}) {
+    auto processes = start_ranks(ranks, [](SymmetricHeap& heap) { return work(heap, 200); });
+    for (RankProcess& process : processes) EXPECT_EQ(process.wait(), "");
+  }
+}
+
+TEST(ProcessGroup, EveryRankLearnsWhatDiffers) {
+  const io::Endpoint address = free_endpoint();
+  std::vector<RankProcess> processes;
+  for (int rank = 0; rank < 3; ++rank) {
+    processes.emplace_back([&] {
+      auto options = options_for(address, rank, 3);
+      if (rank == 2) {
+        std::this_thread::sleep_for(milliseconds(300));  // the others are there
+        options.heap_bytes = 4096;
+        options.settings = {{"model", "large"}};
+      }
+      return run_rank(options, [](SymmetricHeap&) { return Result<void>(); });
+    });
+  }
+  for (RankProcess& process : processes) {
+    EXPECT_THAT(process.wait(), AllOf(HasSubstr("heap bytes: rank 2 of host "), HasSubstr("4096"),
+                                      HasSubstr("1048576"), HasSubstr("large"), HasSubstr("tiny"),
+                                      HasSubstr("rank 0 of host ")));
+  }
+}
+
+TEST(ProcessGroup, TwoOfOneRankAreRefusedByName) {
+  const io::Endpoint address = free_endpoint();
+  std::vector<RankProcess> processes;
+  for (int rank : {0, 1, 1}) {
+    processes.emplace_back([&] {
+      return run_rank(options_for(address, rank, 3), [](SymmetricHeap&) { return Result<void>(); });
+    });
+  }
+  for (RankProcess& process : processes) {
+    EXPECT_THAT(process.wait(), HasSubstr("two processes claim one rank: rank 1 of host "));
+  }
+}
+
+TEST(ProcessGroup, SaysWhoHasNotCome) {
+  const io::Endpoint address = free_endpoint();
+  std::vector<RankProcess> processes;
+  for (int rank : {0, 2}) {
+    processes.emplace_back([&] {
+      auto options = options_for(address, rank, 4);
+      options.start_timeout = milliseconds(800);
+      return run_rank(options, [](SymmetricHeap&) { return Result<void>(); });
+    });
+  }
+  for (RankProcess& process : processes) {
+    EXPECT_THAT(process.wait(), AllOf(HasSubstr("not come to 127.0.0.1:"), HasSubstr(": 1, 3;")));
+  }
+  RankProcess alone([&] {
+    auto options = options_for(address, 1, 2);
+    options.start_timeout = milliseconds(300);
+    return run_rank(options, [](SymmetricHeap&) { return Result<void>(); });
+  });
+  EXPECT_THAT(alone.wait(), AllOf(HasSubstr("rank 1 of host "), HasSubstr("found no rank 0")));
+}
+
+TEST(ProcessGroup, AStrangerDoesNotDisturbTheMeeting) {
+  const io::Endpoint address = free_endpoint();
+  const auto meet = [&](int rank) {
+    return run_rank(options_for(address, rank, 2),
+                    [](SymmetricHeap& heap) { return work(heap, 3); });
+  };
+  RankProcess first([&] { return meet(0); });
+  for (const std::string_view noise : {"GET / HTTP/1.1\r\n\r\n", "\xff\xff\xff\xff", "\x05"}) {
+    std::optional<io::Socket> stranger;
+    const auto deadline = steady_clock::now() + milliseconds(3000);
+    while (!stranger && steady_clock::now() < deadline) {
+      auto socket = io::Socket::connect_tcp(address, deadline);
+      if (socket.ok()) {
+        stranger.emplace(std::move(*socket));
+      } else {
+        std::this_thread::sleep_for(milliseconds(10));
+      }
+    }
+    ASSERT_TRUE(stranger.has_value());
+    ASSERT_TRUE(stranger->send(std::as_bytes(std::span(noise)), deadline).ok());
+  }
+  RankProcess second([&] { return meet(1); });
+  EXPECT_EQ(first.wait(), "");
+  EXPECT_EQ(second.wait(), "");
+}
+
+TEST(ProcessGroup, AKilledRankIsNamedByAllOthersInTime) {
+  constexpr unsigned kSeed = 7;
+  std::mt19937 random(kSeed);
+  for (int round = 0; round < 8; ++round) {
+    const int ranks = 2 + static_cast<int>(random() % 3);
+    const int victim = static_cast<int>(random() % static_cast<unsigned>(ranks));
+    const auto delay = std::chrono::microseconds(15'000 + random() % 150'000);
+    SCOPED_TRACE("round " + std::to_string(round) + " victim " + std::to_string(victim) + " of " +
+                 std::to_string(ranks) + " after " + std::to_string(delay.count()) + " us");
+    // In even rounds the ranks work, in odd ones they wait for work that never comes.
+    const auto body = [&](SymmetricHeap& heap) -> Result<void> {
+      if (round % 2 == 0) return work(heap, 0);
+      const Flag bell = TANDEM_TRY(heap.allocate_flags(1));
+      return heap.wait_idle(bell, 1);
+    };
+    auto processes = start_ranks(ranks, body, milliseconds(2000));
+    std::this_thread::sleep_for(delay);
+    const auto start = steady_clock::now();
+    processes[static_cast<size_t>(victim)].signal(SIGKILL);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const std::string told = processes[static_cast<size_t>(rank)].wait();
+      if (rank == victim) continue;
+      EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(5));
+      // Killed before it came, a rank has no host yet, only a number or the address of rank 0.
+      EXPECT_THAT(told, AnyOf(HasSubstr("rank " + std::to_string(victim) + " of host "),
+                              HasSubstr("have not come to 127.0.0.1"),
+                              AllOf(HasSubstr("127.0.0.1"), HasSubstr("rank 0"))));
+    }
+  }
+}
+
+TEST(ProcessGroup, AStoppedRankIsWaitedFor) {
+  auto processes = start_ranks(3, [](SymmetricHeap& heap) { return work(heap, 1000); });
+  std::this_thread::sleep_for(milliseconds(60));
+  for (const size_t stopped : {size_t{2}, size_t{0}}) {
+    processes[stopped].signal(SIGSTOP);
+    std::this_thread::sleep_for(milliseconds(1500));
+    processes[stopped].signal(SIGCONT);
+  }
+  for (RankProcess& process : processes) EXPECT_EQ(process.wait(), "");
+}
+
+}  // namespace
+}  // namespace tandem::comm

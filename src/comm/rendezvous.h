@@ -1,0 +1,43 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "comm/connection.h"
+#include "comm/group_health.h"
+#include "io/shared_memory.h"
+#include "io/socket.h"
+
+namespace tandem::comm {
+
+/// What ranks must agree on before they meet.
+struct RendezvousOptions {
+  io::Endpoint address;  ///< rank 0 listens there, the others connect (--dist-init-addr)
+  int rank = 0;
+  int ranks_count = 1;
+  size_t heap_bytes = 0;  ///< of each rank; whole pages
+  /// What else must be equal on all ranks, name and value: model, dtype, sharding, ...
+  std::vector<std::pair<std::string, std::string>> settings;
+  std::chrono::milliseconds start_timeout{60'000};
+};
+
+/// A group that has met: everything in it is connected, and the heaps are mapped.
+struct Meeting {
+  /// By rank. Rank 0 is connected to all others, each of them to rank 0 only.
+  std::vector<std::optional<Connection>> connections;
+  std::vector<RankPlace> places;
+  io::SharedMemory memory;
+};
+
+/// Brings the ranks of one host together. Rank 0 compares what every rank brings with its own,
+/// makes the heaps and hands their descriptor over a local socket that only a holder of the
+/// session's random key finds. Every rank gets the same answer: all met, or one error that says
+/// which rank of which host differs (with both values of every field), died or never came.
+Result<Meeting> meet(const RendezvousOptions& options);
+
+}  // namespace tandem::comm
