@@ -21,6 +21,9 @@ struct EngineCounters {
   uint64_t prompt_tokens = 0;  ///< computed by a step (prefix hits are not)
   uint64_t generated_tokens = 0;
   uint64_t preemptions = 0;
+  // Of admissions that succeeded: a request that waits for pages is looked up at every turn.
+  uint64_t prefix_query_tokens = 0;
+  uint64_t prefix_hit_tokens = 0;
 };
 
 /// THE loop without its thread: turns requests into events, one step per call. Everything happens
