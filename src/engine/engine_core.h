@@ -88,8 +88,9 @@ class EngineCore {
   std::vector<Chunk> chunks_;
   std::vector<BatchItem> items_;
   std::vector<ops::SampledRow> sampled_;
-  std::vector<Event> events_;      // the first events_count_ are of this step
-  std::vector<EventSink*> sinks_;  // of each event
+  std::vector<Event> events_;                          // the first events_count_ are of this step
+  std::vector<EventSink*> sinks_;                      // of each event
+  std::vector<std::vector<TokenLogprob>> spare_tops_;  // of each event, while it has no token
   size_t events_count_ = 0;
   uint64_t turn_ = 1;
   EngineCounters counters_;
