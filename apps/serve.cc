@@ -26,6 +26,7 @@ struct ServeOptions {
   uint32_t page_tokens = 16;
   uint32_t cache_tokens = 0;
   bool prefix_caching = true;
+  uint32_t write_timeout_s = 30;
 };
 
 // What a signal handler can reach; set before the handlers, cleared after the server ran.
@@ -89,6 +90,7 @@ Result<void> serve(ServeOptions& options) {
     front.model_names.push_back(std::filesystem::path(options.load.model).filename().string());
   }
   front.version = TANDEM_VERSION;
+  front.write_stall_ms = static_cast<int>(options.write_timeout_s) * 1000;
   front.model_length_max = limits.model_length_max;
   front.stop_tokens = loaded.stop_tokens;
   const model::GenerationDefaults& defaults = loaded.files.generation;
@@ -132,6 +134,9 @@ Verb add_serve(CLI::App& app) {
   verb->add_option("--kv-cache-tokens", options->cache_tokens, "tokens the KV cache holds");
   verb->add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", options->prefix_caching,
                  "share pages between equal prompts");
+  verb->add_option("--write-timeout", options->write_timeout_s,
+                   "seconds after which a client that reads nothing of its answer is cut off")
+      ->check(CLI::Range(1, 3600));
   return [options] { return serve(*options); };
 }
 

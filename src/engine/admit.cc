@@ -24,6 +24,8 @@ bool EngineCore::try_admit(Sequence& sequence) {
     return false;
   }
   sequence.tokens_computed = reused;
+  if (limits.prefix_caching) counters_.prefix_query_tokens += sequence.tokens.size();
+  counters_.prefix_hit_tokens += reused;
   if (sequence.scheduled_us == 0) {
     sequence.scheduled_us = options_.now_us();
     sequence.cached_tokens = reused;

@@ -148,8 +148,8 @@ void Engine::publish() {
   published_.preemptions = counters.preemptions;
   published_.prompt_tokens = counters.prompt_tokens;
   published_.generated_tokens = counters.generated_tokens;
-  published_.prefix_query_tokens = cache.query_tokens;
-  published_.prefix_hit_tokens = cache.hit_tokens;
+  published_.prefix_query_tokens = counters.prefix_query_tokens;
+  published_.prefix_hit_tokens = counters.prefix_hit_tokens;
   queued_tokens_ = waiting_tokens;
   for (const Submitted& submitted : inbox_) queued_tokens_ += submitted.request.prompt.size();
 }

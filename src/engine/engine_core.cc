@@ -48,6 +48,11 @@ EngineCore::EngineCore(const Options& options, StepRunner& runner,
   sampled_.resize(n);
   events_.resize(n);
   sinks_.resize(n);
+  spare_tops_.resize(n);
+  for (size_t i = 0; i < n; ++i) {
+    events_[i].tokens.reserve(1);
+    spare_tops_[i].reserve(ops::kTopLogprobsMax);
+  }
 }
 
 void EngineCore::accept(Request request, EventSink& sink, int64_t submitted_us) {

@@ -21,6 +21,9 @@ struct EngineCounters {
   uint64_t prompt_tokens = 0;  ///< computed by a step (prefix hits are not)
   uint64_t generated_tokens = 0;
   uint64_t preemptions = 0;
+  // Of admissions that succeeded: a request that waits for pages is looked up at every turn.
+  uint64_t prefix_query_tokens = 0;
+  uint64_t prefix_hit_tokens = 0;
 };
 
 /// THE loop without its thread: turns requests into events, one step per call. Everything happens
@@ -85,8 +88,9 @@ class EngineCore {
   std::vector<Chunk> chunks_;
   std::vector<BatchItem> items_;
   std::vector<ops::SampledRow> sampled_;
-  std::vector<Event> events_;      // the first events_count_ are of this step
-  std::vector<EventSink*> sinks_;  // of each event
+  std::vector<Event> events_;                          // the first events_count_ are of this step
+  std::vector<EventSink*> sinks_;                      // of each event
+  std::vector<std::vector<TokenLogprob>> spare_tops_;  // of each event, while it has no token
   size_t events_count_ = 0;
   uint64_t turn_ = 1;
   EngineCounters counters_;

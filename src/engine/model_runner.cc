@@ -40,24 +40,35 @@ Result<void> ModelRunner::run(std::span<const BatchItem> items,
   return ops::sample(*stream_, {.logits = last_logits(), .rows = sample_rows_, .out = sampled});
 }
 
-/// Two steps over token 0: one prompt of the largest step, then one token of as many sequences as
-/// run at once. Every scratch area grows to its final size. What they leave in the KV pages is
-/// overwritten before it can be read.
+/// Two steps over token 0, each sequence on pages of its own: as many prompt tokens as a step can
+/// compute, then one token of as many sequences as can run at once. Every scratch area grows to its
+/// final size. What they leave in the KV pages is overwritten before it can be read.
 Result<void> ModelRunner::warm_up() {
   const Limits& l = options_.limits;
-  const uint32_t prompt = std::min(l.step_tokens_max, l.model_length_max);
-  const std::vector<TokenId> tokens(prompt, 0);
-  std::vector<PageId> pages;
-  for (uint32_t i = 0; i * l.page_tokens < prompt; ++i) pages.push_back(PageId{i});
+  std::vector<PageId> pages(l.pages_total);
+  for (uint32_t i = 0; i < l.pages_total; ++i) pages[i] = PageId{i};
+  const std::vector<TokenId> tokens(std::min(l.step_tokens_max, l.model_length_max), 0);
   const ops::SampleRow greedy{.temperature = 0.0f,
                               .vocabulary_limit = static_cast<int32_t>(l.tokenizer_size)};
   std::vector<ops::SampledRow> sampled(l.sequences_max);
-
-  const BatchItem whole{.tokens = tokens, .pages = pages, .sample = &greedy};
-  TANDEM_TRY(run({&whole, 1}, std::span(sampled).first(1)));
-  const std::vector<BatchItem> singles(
-      l.sequences_max, {.tokens = std::span(tokens).first(1), .pages = pages, .sample = &greedy});
-  return run(singles, sampled);
+  std::vector<BatchItem> items;
+  const auto run_prompts = [&](uint32_t step_tokens, size_t prompt_tokens_max) -> Result<void> {
+    items.clear();
+    for (std::span<const PageId> left = pages;
+         step_tokens > 0 && !left.empty() && items.size() < l.sequences_max;) {
+      const size_t prompt =
+          std::min({size_t{step_tokens}, prompt_tokens_max, left.size() * l.page_tokens});
+      const size_t used = (prompt + l.page_tokens - 1) / l.page_tokens;
+      items.push_back({.tokens = std::span(tokens).first(prompt),
+                       .pages = left.first(used),
+                       .sample = &greedy});
+      step_tokens -= static_cast<uint32_t>(prompt);
+      left = left.subspan(used);
+    }
+    return run(items, std::span(sampled).first(items.size()));
+  };
+  TANDEM_TRY(run_prompts(l.step_tokens_max, tokens.size()));
+  return run_prompts(l.sequences_max, 1);
 }
 
 }  // namespace tandem::engine

@@ -39,7 +39,8 @@ void EngineCore::append(Sequence& sequence, const ops::SampledRow& sampled) {
   GeneratedToken& token = event.tokens.front();
   token.token = sampled.token;
   token.logprob = sampled.logprob;
-  token.top.clear();
+  token.top = std::move(spare_tops_[sequence.event_index]);
+  token.top.reserve(sampled.top().size());
   for (const ops::TokenLogprob& top : sampled.top()) {
     token.top.push_back({.token = top.token, .logprob = top.logprob});
   }
@@ -74,13 +75,19 @@ Event& EngineCore::event_of(Sequence& sequence) {
   if (events_count_ == events_.size()) {  // a burst of cancellations; grows once
     events_.emplace_back();
     sinks_.push_back(nullptr);
+    spare_tops_.emplace_back();
   }
   sequence.event_turn = turn_;
   sequence.event_index = events_count_;
   sinks_[events_count_] = sequence.sink;
-  Event& event = events_[events_count_++];
+  Event& event = events_[events_count_];
+  if (!event.tokens.empty()) {  // of an earlier turn, and the sink left it: its memory serves again
+    spare_tops_[events_count_] = std::move(event.tokens.front().top);
+    spare_tops_[events_count_].clear();
+    event.tokens.clear();
+  }
+  ++events_count_;
   event.id = sequence.request.id;
-  event.tokens.clear();
   event.finish.reset();
   event.error.reset();
   event.prompt_tokens = sequence.prompt_tokens;
