@@ -68,11 +68,13 @@ Result<Buffer> CpuDevice::allocate(size_t bytes) {
   if (data == nullptr) {
     return make_error(Code::kResourceExhausted, fmt::format("no memory for {} bytes", bytes));
   }
+  bytes_allocated_ += bytes;
   return Buffer(this, data, bytes);
 }
 
-void CpuDevice::release(void* data, size_t) {
+void CpuDevice::release(void* data, size_t bytes) {
   std::free(data);
+  bytes_allocated_ -= bytes;
 }
 
 Result<std::unique_ptr<Stream>> CpuDevice::make_stream() {

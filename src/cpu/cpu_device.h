@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
@@ -39,6 +40,8 @@ class CpuDevice final : public Device {
   size_t bytes_available() const override;
   MatrixPath path() const { return options_.path; }
   int threads_count() const { return options_.threads_count; }
+  /// Bytes of the buffers that live.
+  size_t bytes_allocated() const { return bytes_allocated_; }
 
  protected:
   void release(void* data, size_t bytes) override;
@@ -46,6 +49,7 @@ class CpuDevice final : public Device {
  private:
   explicit CpuDevice(Options options) : options_(options) {}
   Options options_;
+  std::atomic<size_t> bytes_allocated_ = 0;
 };
 
 /// Runs ops at once on the calling thread and its team. Owns the team and a scratch arena that

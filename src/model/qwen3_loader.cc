@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model/qwen3.h"
+#include "model/qwen3_specs.h"
 #include "model/rope.h"
 #include "model/tensor_names.h"
 
@@ -30,7 +31,11 @@ float element(const WeightView& view, int64_t i) {
 class Qwen3Loader {
  public:
   Qwen3Loader(Device& device, WeightSource& source, Qwen3& model)
-      : device_(device), source_(source), model_(model), config_(model.config_) {}
+      : device_(device),
+        source_(source),
+        model_(model),
+        config_(model.config_),
+        specs_(model.config_, model.options_.compute) {}
 
   Result<void> load() {
     const ModelConfig& c = config_;
@@ -38,8 +43,7 @@ class Qwen3Loader {
     model_.layers_.resize(static_cast<size_t>(c.layers_count));
     for (int64_t i = 0; i < c.layers_count; ++i) TANDEM_TRY(load_layer(i));
     model_.final_norm_ = TANDEM_TRY(load_vector(names_.final_norm()));
-    model_.lm_head_ =
-        TANDEM_TRY(create({.out_features = c.vocab_size, .in_features = c.hidden_size}));
+    model_.lm_head_ = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.lm_head));
     TANDEM_TRY(
         pack(model_.lm_head_, 0, 0, c.tie_word_embeddings ? names_.embedding() : names_.lm_head()));
     const std::vector<float> table = make_rope_table(c.rope, model_.options_.positions_max);
@@ -59,55 +63,36 @@ class Qwen3Loader {
     layer.k_norm = TANDEM_TRY(load_vector(names_.k_norm(i)));
     layer.mlp_norm = TANDEM_TRY(load_vector(names_.post_attention_norm(i)));
 
-    layer.qkv =
-        TANDEM_TRY(create({.out_features = q_rows + 2 * kv_rows, .in_features = c.hidden_size}));
+    layer.qkv = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.qkv));
     TANDEM_TRY(pack(layer.qkv, 0, 0, names_.attention(i, "q_proj")));
     TANDEM_TRY(pack(layer.qkv, 0, q_rows, names_.attention(i, "k_proj")));
     TANDEM_TRY(pack(layer.qkv, 0, q_rows + kv_rows, names_.attention(i, "v_proj")));
-    // Cut per query head: the sum that tensor parallelism would split.
-    layer.o = TANDEM_TRY(
-        create({.out_features = c.hidden_size, .in_features = q_rows, .partition = c.head_dim}));
+    layer.o = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.o));
     TANDEM_TRY(pack(layer.o, 0, 0, names_.attention(i, "o_proj")));
     return c.layer_is_moe[static_cast<size_t>(i)] ? load_moe(i, layer.moe)
                                                   : load_dense(i, layer.dense);
   }
 
   Result<void> load_dense(int64_t i, Qwen3::DenseMlp& mlp) {
-    const ModelConfig& c = config_;
-    mlp.gate_up =
-        TANDEM_TRY(create({.out_features = 2 * c.intermediate_size, .in_features = c.hidden_size}));
+    mlp.gate_up = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.dense_gate_up));
     TANDEM_TRY(pack(mlp.gate_up, 0, 0, names_.mlp(i, "gate_proj")));
-    TANDEM_TRY(pack(mlp.gate_up, 0, c.intermediate_size, names_.mlp(i, "up_proj")));
-    mlp.down = TANDEM_TRY(create({.out_features = c.hidden_size,
-                                  .in_features = c.intermediate_size,
-                                  .partition = kDenseDownPartition}));
+    TANDEM_TRY(pack(mlp.gate_up, 0, config_.intermediate_size, names_.mlp(i, "up_proj")));
+    mlp.down = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.dense_down));
     return pack(mlp.down, 0, 0, names_.mlp(i, "down_proj"));
   }
 
   Result<void> load_moe(int64_t i, Qwen3::MoeMlp& moe) {
-    const ModelConfig& c = config_;
-    const int64_t width = c.moe_intermediate_size;
-    // Routing is decided in f32 at every compute dtype: a rounded logit would move tokens to other
-    // experts, and the matrix is small.
-    moe.router = TANDEM_TRY(ops::PackedLinear::create(
-        device_,
-        {.out_features = c.experts_count, .in_features = c.hidden_size, .dtype = DType::kF32}));
+    const int64_t width = config_.moe_intermediate_size;
+    moe.router = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.router));
     TANDEM_TRY(pack(moe.router, 0, 0, names_.router(i)));
-    moe.gate_up = TANDEM_TRY(create(
-        {.stack = c.experts_count, .out_features = 2 * width, .in_features = c.hidden_size}));
-    moe.down = TANDEM_TRY(
-        create({.stack = c.experts_count, .out_features = c.hidden_size, .in_features = width}));
-    for (int64_t e = 0; e < c.experts_count; ++e) {
+    moe.gate_up = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.expert_gate_up));
+    moe.down = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.expert_down));
+    for (int64_t e = 0; e < config_.experts_count; ++e) {
       TANDEM_TRY(pack(moe.gate_up, e, 0, names_.expert(i, e, "gate_proj")));
       TANDEM_TRY(pack(moe.gate_up, e, width, names_.expert(i, e, "up_proj")));
       TANDEM_TRY(pack(moe.down, e, 0, names_.expert(i, e, "down_proj")));
     }
     return {};
-  }
-
-  Result<ops::PackedLinear> create(ops::LinearSpec spec) {
-    spec.dtype = model_.options_.compute;
-    return ops::PackedLinear::create(device_, spec);
   }
 
   Result<void> pack(ops::PackedLinear& weight, int64_t index, int64_t first_row,
@@ -143,13 +128,11 @@ class Qwen3Loader {
     return buffer;
   }
 
-  /// Columns of one partial sum of a dense down projection (contracts: numerics).
-  static constexpr int64_t kDenseDownPartition = 128;
-
   Device& device_;
   WeightSource& source_;
   Qwen3& model_;
   const ModelConfig& config_;
+  const Qwen3Specs specs_;
   TensorNames names_;
 };
 

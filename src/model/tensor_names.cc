@@ -21,10 +21,10 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 }
 
 void add_mlp(std::vector<ExpectedTensor>& tensors, int64_t width, int64_t hidden, std::string gate,
-             std::string up, std::string down) {
-  tensors.push_back({std::move(gate), {width, hidden}});
-  tensors.push_back({std::move(up), {width, hidden}});
-  tensors.push_back({std::move(down), {hidden, width}});
+             std::string up, std::string down, WeightPart part) {
+  tensors.push_back({std::move(gate), {width, hidden}, part});
+  tensors.push_back({std::move(up), {width, hidden}, part});
+  tensors.push_back({std::move(down), {hidden, width}, part});
 }
 
 bool is_ignored(const ModelConfig& config, std::string_view name) {
@@ -89,30 +89,30 @@ std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config) {
   const int64_t q_rows = config.heads * config.head_dim;
   const int64_t kv_rows = config.kv_heads * config.head_dim;
   std::vector<ExpectedTensor> tensors;
-  tensors.push_back({names.embedding(), {config.vocab_size, hidden}});
+  tensors.push_back({names.embedding(), {config.vocab_size, hidden}, WeightPart::kEmbedding});
   for (int64_t i = 0; i < config.layers_count; ++i) {
-    tensors.push_back({names.input_norm(i), {hidden}});
-    tensors.push_back({names.attention(i, "q_proj"), {q_rows, hidden}});
-    tensors.push_back({names.attention(i, "k_proj"), {kv_rows, hidden}});
-    tensors.push_back({names.attention(i, "v_proj"), {kv_rows, hidden}});
-    tensors.push_back({names.attention(i, "o_proj"), {hidden, q_rows}});
-    tensors.push_back({names.q_norm(i), {config.head_dim}});
-    tensors.push_back({names.k_norm(i), {config.head_dim}});
-    tensors.push_back({names.post_attention_norm(i), {hidden}});
+    tensors.push_back({names.input_norm(i), {hidden}, WeightPart::kNorms});
+    tensors.push_back({names.attention(i, "q_proj"), {q_rows, hidden}, WeightPart::kAttention});
+    tensors.push_back({names.attention(i, "k_proj"), {kv_rows, hidden}, WeightPart::kAttention});
+    tensors.push_back({names.attention(i, "v_proj"), {kv_rows, hidden}, WeightPart::kAttention});
+    tensors.push_back({names.attention(i, "o_proj"), {hidden, q_rows}, WeightPart::kAttention});
+    tensors.push_back({names.q_norm(i), {config.head_dim}, WeightPart::kNorms});
+    tensors.push_back({names.k_norm(i), {config.head_dim}, WeightPart::kNorms});
+    tensors.push_back({names.post_attention_norm(i), {hidden}, WeightPart::kNorms});
     if (!config.layer_is_moe[static_cast<size_t>(i)]) {
       add_mlp(tensors, config.intermediate_size, hidden, names.mlp(i, "gate_proj"),
-              names.mlp(i, "up_proj"), names.mlp(i, "down_proj"));
+              names.mlp(i, "up_proj"), names.mlp(i, "down_proj"), WeightPart::kDenseMlp);
       continue;
     }
-    tensors.push_back({names.router(i), {config.experts_count, hidden}});
+    tensors.push_back({names.router(i), {config.experts_count, hidden}, WeightPart::kRouter});
     for (int64_t e = 0; e < config.experts_count; ++e) {
       add_mlp(tensors, config.moe_intermediate_size, hidden, names.expert(i, e, "gate_proj"),
-              names.expert(i, e, "up_proj"), names.expert(i, e, "down_proj"));
+              names.expert(i, e, "up_proj"), names.expert(i, e, "down_proj"), WeightPart::kExperts);
     }
   }
-  tensors.push_back({names.final_norm(), {hidden}});
+  tensors.push_back({names.final_norm(), {hidden}, WeightPart::kNorms});
   if (!config.tie_word_embeddings) {
-    tensors.push_back({names.lm_head(), {config.vocab_size, hidden}});
+    tensors.push_back({names.lm_head(), {config.vocab_size, hidden}, WeightPart::kHead});
   }
   return tensors;
 }

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "model/config.h"
+#include "model/weight_parts.h"
 #include "model/weight_source.h"
 
 namespace tandem::model {
@@ -35,6 +36,7 @@ class TensorNames {
 struct ExpectedTensor {
   std::string name;
   std::vector<int64_t> shape;
+  WeightPart part = WeightPart::kEmbedding;
 };
 
 /// Every tensor that a model of this shape reads, layer by layer.
