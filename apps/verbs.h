@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 
-#include "apps/load.h"
 #include "base/result.h"
 
 namespace tandem::apps {
@@ -15,8 +14,5 @@ Verb add_serve(CLI::App& app);   // serve.cc
 Verb add_bench(CLI::App& app);   // bench_engine.cc
 Verb add_eval(CLI::App& app);    // eval.cc
 Verb add_logits(CLI::App& app);  // logits.cc
-
-/// The flags of LoadOptions.
-void add_load_flags(CLI::App& verb, LoadOptions& options);
 
 }  // namespace tandem::apps

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
+
+#include "cpu/host_memory.h"
 
 namespace tandem::cpu {
 namespace {
@@ -82,14 +82,7 @@ Result<std::unique_ptr<Stream>> CpuDevice::make_stream() {
 }
 
 size_t CpuDevice::bytes_available() const {
-  // MemAvailable counts page cache that can be dropped, which sysconf's free pages do not.
-  std::ifstream file("/proc/meminfo");
-  std::string key, unit;
-  for (size_t kib = 0; file >> key >> kib >> unit;) {
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) *
-         static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return read_host_memory().available_bytes();
 }
 
 CpuStream::CpuStream(int threads_count, MatrixPath path) : team_(threads_count), path_(path) {}

@@ -35,13 +35,13 @@ class CpuDevice final : public Device {
 
   DeviceKind kind() const override { return DeviceKind::kCpu; }
   std::string describe() const override;
+  /// Bytes of the buffers that live.
+  size_t bytes_allocated() const { return bytes_allocated_; }
   Result<Buffer> allocate(size_t bytes) override;
   Result<std::unique_ptr<Stream>> make_stream() override;
   size_t bytes_available() const override;
   MatrixPath path() const { return options_.path; }
   int threads_count() const { return options_.threads_count; }
-  /// Bytes of the buffers that live.
-  size_t bytes_allocated() const { return bytes_allocated_; }
 
  protected:
   void release(void* data, size_t bytes) override;

@@ -83,6 +83,12 @@ std::string TensorNames::expert(int64_t layer, int64_t expert, std::string_view 
          std::string(projection) + ".weight";
 }
 
+size_t ExpectedTensor::elements() const {
+  size_t count = 1;
+  for (int64_t dimension : shape) count *= static_cast<size_t>(dimension);
+  return count;
+}
+
 std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config) {
   const TensorNames names;
   const int64_t hidden = config.hidden_size;

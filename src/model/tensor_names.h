@@ -37,6 +37,8 @@ struct ExpectedTensor {
   std::string name;
   std::vector<int64_t> shape;
   WeightPart part = WeightPart::kEmbedding;
+
+  size_t elements() const;
 };
 
 /// Every tensor that a model of this shape reads, layer by layer.
