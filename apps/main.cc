@@ -9,10 +9,12 @@ int main(int argc, char** argv) {
   CLI::App app{"Tandem: serve Qwen mixture-of-experts models"};
   app.set_version_flag("--version", TANDEM_VERSION);
   app.require_subcommand(1);
-  const std::pair<std::string, apps::Verb> verbs[] = {{"serve", apps::add_serve(app)},
-                                                      {"eval", apps::add_eval(app)},
-                                                      {"logits", apps::add_logits(app)},
-                                                      {"bench", apps::add_bench(app)}};
+  const std::pair<std::string, apps::Verb> verbs[] = {
+      {"serve", apps::add_serve(app)}, {"generate", apps::add_generate(app)},
+      {"chat", apps::add_chat(app)},   {"inspect", apps::add_inspect(app)},
+      {"eval", apps::add_eval(app)},   {"logits", apps::add_logits(app)},
+      {"bench", apps::add_bench(app)}, {"version", apps::add_version(app)},
+  };
   CLI11_PARSE(app, argc, argv);
   for (const auto& [name, run] : verbs) {
     if (!app.got_subcommand(name)) continue;

@@ -13,6 +13,9 @@ using Json = nlohmann::json;
 Result<std::vector<std::vector<TokenId>>> read_tokens_file(const std::filesystem::path& path) {
   constexpr size_t kFileBytesMax = 64u << 20;
   const Json json = Json::parse(TANDEM_TRY(io::read_file(path, kFileBytesMax)), nullptr, false);
+  if (json.is_discarded()) {
+    return make_error(Code::kInvalidArgument, fmt::format("{} is not JSON", path.string()));
+  }
   const auto wrong =
       make_error(Code::kInvalidArgument,
                  fmt::format("{}: expected {{\"prompts\": [[token ids], ...]}} with integer ids",
