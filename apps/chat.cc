@@ -84,7 +84,7 @@ Result<void> chat(const ChatOptions& options) {
   TANDEM_TRY(encode_chat(folder, Json::array({{{"role", "user"}, {"content", "?"}}}),
                          !options.no_thinking));
   const engine::Limits limits = TANDEM_TRY(limits_of({.sequences_max = 1}, folder));
-  const RunningEngine running = TANDEM_TRY(start_engine(folder, limits, CacheFlag::kNone));
+  const RunningEngine running = TANDEM_TRY(start_engine(folder, limits, SizeFlags::kLength));
   Terminal terminal = TANDEM_TRY(Terminal::create());
   if (terminal.is_interactive()) {
     fmt::print("{} on {}. /reset starts anew; /exit, Ctrl-C or Ctrl-D leaves.\n",

@@ -129,7 +129,8 @@ std::string json_text(const std::vector<Output>& outputs, const text::Tokenizer&
 
 Result<std::vector<Output>> run(const ModelFolder& folder, const engine::Limits& limits,
                                 std::vector<engine::Request> requests, AnswerStream* stream) {
-  const RunningEngine running = TANDEM_TRY(start_engine(folder, limits, CacheFlag::kCacheTokens));
+  const RunningEngine running =
+      TANDEM_TRY(start_engine(folder, limits, SizeFlags::kLengthAndCache));
   std::vector<Output> outputs(requests.size());
   const auto on_event = [&](engine::Event& event) {
     Output& output = outputs[event.id.value];

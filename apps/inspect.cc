@@ -32,7 +32,7 @@ Result<void> inspect(const InspectOptions& options) {
                             .model_length_max = length,
                             .step = engine::StepMemory::options_of(limits, compute),
                             .threads_count = device->threads_count(),
-                            .cache_flag = CacheFlag::kCacheTokens};
+                            .size_flags = SizeFlags::kLengthAndCache};
   const Checkpoint checkpoint = TANDEM_TRY(Checkpoint::open(files));
   const InspectReport report{.files = files,
                              .checkpoint = checkpoint,

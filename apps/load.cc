@@ -98,13 +98,13 @@ Result<ModelFolder> open_model(const LoadOptions& options) {
 
 Result<std::unique_ptr<model::Qwen3>> load_weights(const ModelFolder& folder,
                                                    const engine::StepMemory::Options& step,
-                                                   CacheFlag cache_flag) {
+                                                   SizeFlags size_flags) {
   const MemoryDemand demand{.config = folder.files.config,
                             .compute = folder.compute,
                             .model_length_max = folder.model_length_max,
                             .step = step,
                             .threads_count = folder.device->threads_count(),
-                            .cache_flag = cache_flag};
+                            .size_flags = size_flags};
   TANDEM_TRY(require_memory(demand));
   auto source = TANDEM_TRY(model::SafetensorsSource::open(folder.files.folder));
   return model::Qwen3::load(

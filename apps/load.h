@@ -49,6 +49,6 @@ Result<ModelFolder> open_model(const LoadOptions& options);
 /// when they and the `step` memory will not fit.
 Result<std::unique_ptr<model::Qwen3>> load_weights(const ModelFolder& folder,
                                                    const engine::StepMemory::Options& step,
-                                                   CacheFlag cache_flag);
+                                                   SizeFlags size_flags);
 
 }  // namespace tandem::apps

@@ -26,7 +26,8 @@ size_t rest_of(const MemoryDemand& demand) {
                           ? static_cast<size_t>(demand.step.tokens_max * widest) * sizeof(bf16)
                           : 0;
   const size_t worker = kWorkerBytes + 3 * static_cast<size_t>(c.vocab_size) * sizeof(float);
-  return kProgramBytes + rows + static_cast<size_t>(demand.threads_count) * worker;
+  return demand.verb_bytes + kProgramBytes + rows +
+         static_cast<size_t>(demand.threads_count) * worker;
 }
 
 void add_line(std::string& table, const std::string& name, size_t bytes,
@@ -91,9 +92,12 @@ std::string memory_fix(const MemoryDemand& demand, const MemoryPlan& plan) {
     return fmt::format("The weights alone do not fit: free memory, or use a machine with {}.",
                        bytes_text(plan.needed_bytes()));
   }
+  if (demand.size_flags == SizeFlags::kCells) {
+    return "Choose shorter --prompts and --contexts, or smaller --batches.";
+  }
   const size_t others = fixed + plan.step.activations + plan.step.index;
   if (others > available) {
-    return demand.cache_flag == CacheFlag::kNone
+    return demand.size_flags == SizeFlags::kLength
                ? fmt::format("Lower --max-model-len (now {}), or free memory.",
                              demand.model_length_max)
                : fmt::format("Lower --max-num-batched-tokens (now {}) and --max-num-seqs (now {}).",
@@ -107,7 +111,7 @@ std::string memory_fix(const MemoryDemand& demand, const MemoryPlan& plan) {
   if (tokens < 2) return "Not even one page of KV fits: free memory.";
   const std::string length =
       tokens < demand.model_length_max ? fmt::format(" --max-model-len {}", tokens) : "";
-  if (demand.cache_flag == CacheFlag::kNone) return fmt::format("It fits with{}.", length);
+  if (demand.size_flags == SizeFlags::kLength) return fmt::format("It fits with{}.", length);
   return fmt::format("It fits with --kv-cache-tokens {}{}.", tokens, length);
 }
 

@@ -11,8 +11,12 @@
 
 namespace tandem::apps {
 
-/// Whether a verb lets its user choose the size of the KV cache.
-enum class CacheFlag { kNone, kCacheTokens };
+/// With which flags a user of the verb chooses how much memory steps need.
+enum class SizeFlags {
+  kLength,          ///< --max-model-len
+  kLengthAndCache,  ///< that, --kv-cache-tokens and the limits of a step
+  kCells,           ///< lengths and batches of a benchmark
+};
 
 /// What is going to be loaded and run.
 struct MemoryDemand {
@@ -21,7 +25,8 @@ struct MemoryDemand {
   uint32_t model_length_max = 0;
   engine::StepMemory::Options step;
   int threads_count = 1;
-  CacheFlag cache_flag = CacheFlag::kNone;
+  SizeFlags size_flags = SizeFlags::kLength;
+  size_t verb_bytes = 0;  ///< what the verb takes beside model and steps
 };
 
 /// The memory of a demand, known from the config alone.

@@ -50,10 +50,10 @@ Result<engine::Limits> limits_of(const EngineOptions& options, const ModelFolder
 }
 
 Result<RunningEngine> start_engine(const ModelFolder& folder, const engine::Limits& limits,
-                                   CacheFlag cache_flag) {
+                                   SizeFlags size_flags) {
   RunningEngine running;
   running.model = TANDEM_TRY(
-      load_weights(folder, engine::StepMemory::options_of(limits, folder.compute), cache_flag));
+      load_weights(folder, engine::StepMemory::options_of(limits, folder.compute), size_flags));
   running.runner = TANDEM_TRY(engine::ModelRunner::create(
       *folder.device, *running.model, {.limits = limits, .kv_dtype = folder.compute}));
   running.engine = TANDEM_TRY(engine::Engine::create({.limits = limits}, *running.runner));

@@ -38,6 +38,6 @@ struct RunningEngine {
 
 /// Loads the weights, if they fit, and starts the engine. `folder` must outlive it.
 Result<RunningEngine> start_engine(const ModelFolder& folder, const engine::Limits& limits,
-                                   CacheFlag cache_flag);
+                                   SizeFlags size_flags);
 
 }  // namespace tandem::apps

@@ -7,7 +7,7 @@ Result<RunningScorer> start_scorer(const ModelFolder& folder) {
                                         .kv_dtype = folder.compute};
   RunningScorer running;
   running.model =
-      TANDEM_TRY(load_weights(folder, engine::Scorer::memory_of(options), CacheFlag::kNone));
+      TANDEM_TRY(load_weights(folder, engine::Scorer::memory_of(options), SizeFlags::kLength));
   running.scorer = TANDEM_TRY(engine::Scorer::create(*folder.device, *running.model, options));
   return running;
 }

@@ -46,7 +46,8 @@ Result<void> serve(ServeOptions& options) {
   raise_open_files();
   const ModelFolder folder = TANDEM_TRY(open_model(options.load));
   const engine::Limits limits = TANDEM_TRY(limits_of(options.engine, folder));
-  const RunningEngine running = TANDEM_TRY(start_engine(folder, limits, CacheFlag::kCacheTokens));
+  const RunningEngine running =
+      TANDEM_TRY(start_engine(folder, limits, SizeFlags::kLengthAndCache));
 
   server::Server::Options front;
   front.host = options.host;
