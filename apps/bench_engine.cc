@@ -10,6 +10,7 @@
 
 #include "apps/bench_loop.h"
 #include "apps/engine_work.h"
+#include "apps/memory_plan.h"
 #include "apps/verbs.h"
 #include "cpu/machine_probe.h"
 #include "device/op_times.h"
@@ -51,6 +52,16 @@ uint32_t decode_length(const BenchOptions& options, uint32_t batch, uint32_t con
   return context + head_start(options, batch, context) + options.decode_steps * options.rounds;
 }
 
+BenchLoop::Options prefill_loop(const BenchOptions& options, uint32_t prompt) {
+  return {.tokens_each = prompt + 1, .step_tokens_max = options.step_tokens_max};
+}
+
+BenchLoop::Options decode_loop(const BenchOptions& options, uint32_t batch, uint32_t context) {
+  return {.sequences_max = batch,
+          .tokens_each = decode_length(options, batch, context),
+          .step_tokens_max = options.step_tokens_max};
+}
+
 class EngineBench {
  public:
   EngineBench(const BenchOptions& options, const BenchModel& model)
@@ -62,8 +73,7 @@ class EngineBench {
 
   /// Whole prompts, one at a time, in chunks of the step limit.
   Result<Json> prefill(uint32_t prompt) {
-    auto loop = TANDEM_TRY(BenchLoop::create(
-        model_, {.tokens_each = prompt + 1, .step_tokens_max = options_.step_tokens_max}));
+    auto loop = TANDEM_TRY(BenchLoop::create(model_, prefill_loop(options_, prompt)));
     op_times_.clear();
     std::vector<double> seconds, peaks;
     for (uint32_t round = 0; round < options_.rounds; ++round) {
@@ -85,12 +95,9 @@ class EngineBench {
   /// Steps that give one token to each of `batch` sequences.
   Result<Json> decode(uint32_t batch, uint32_t context) {
     const uint32_t steps = options_.decode_steps * options_.rounds;
-    const uint32_t length = decode_length(options_, batch, context);
-    auto loop =
-        TANDEM_TRY(BenchLoop::create(model_, {.sequences_max = batch,
-                                              .tokens_each = length,
-                                              .step_tokens_max = options_.step_tokens_max}));
-    for (uint32_t i = 0; i < batch; ++i) loop->submit(context, length - context);
+    const BenchLoop::Options sequences = decode_loop(options_, batch, context);
+    auto loop = TANDEM_TRY(BenchLoop::create(model_, sequences));
+    for (uint32_t i = 0; i < batch; ++i) loop->submit(context, sequences.tokens_each - context);
     TANDEM_TRY(loop->run_prompts());
     loop->stream().set_op_times(&op_times_);
     op_times_.clear();
@@ -179,25 +186,43 @@ Result<void> check(const BenchOptions& options) {
                     "every count of tokens, sequences, steps and rounds must be 1 or more");
 }
 
-/// Longest sequence of any cell: a decode cell's context, its head start and its steps.
-int64_t positions_max(const BenchOptions& options) {
-  int64_t most = int64_t{std::ranges::max(options.prompts)} + 1;
+/// What each cell runs.
+std::vector<BenchLoop::Options> loops_of(const BenchOptions& options) {
+  std::vector<BenchLoop::Options> loops;
+  for (uint32_t prompt : options.prompts) loops.push_back(prefill_loop(options, prompt));
   for (uint32_t context : options.contexts) {
-    for (uint32_t batch : options.batches) {
-      most = std::max(most, int64_t{decode_length(options, batch, context)});
-    }
+    for (uint32_t batch : options.batches) loops.push_back(decode_loop(options, batch, context));
   }
-  return most;
+  return loops;
+}
+
+/// Refuses what will not fit, cell by cell, then loads.
+Result<BenchModel> load_model(const BenchOptions& options) {
+  BenchModel::Options load{.folder = options.model,
+                           .dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16,
+                           .threads_count = options.threads_count};
+  const std::vector<BenchLoop::Options> loops = loops_of(options);
+  for (const BenchLoop::Options& loop : loops) {
+    load.positions_max = std::max(load.positions_max, int64_t{loop.tokens_each});
+  }
+  const model::ModelFiles files = TANDEM_TRY(model::ModelFiles::open(options.model));
+  const auto device = TANDEM_TRY(cpu::CpuDevice::create({.threads_count = load.threads_count}));
+  for (const BenchLoop::Options& loop : loops) {
+    const engine::Limits limits = BenchLoop::limits_of(files.config, loop);
+    TANDEM_TRY(require_memory({.config = files.config,
+                               .compute = load.dtype,
+                               .model_length_max = static_cast<uint32_t>(load.positions_max),
+                               .step = engine::StepMemory::options_of(limits, load.dtype),
+                               .threads_count = device->threads_count(),
+                               .size_flags = SizeFlags::kCells,
+                               .verb_bytes = kProbeBytes}));
+  }
+  return BenchModel::load(load);
 }
 
 Result<void> bench_engine(const BenchOptions& options) {
   TANDEM_TRY(check(options));
-  const DType dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16;
-  const BenchModel model = TANDEM_TRY(BenchModel::load({.folder = options.model,
-                                                        .dtype = dtype,
-                                                        .matrix_path = options.matrix_path,
-                                                        .threads_count = options.threads_count,
-                                                        .positions_max = positions_max(options)}));
+  const BenchModel model = TANDEM_TRY(load_model(options));
   fmt::print("{}{}, {}, {}\n\n", options.model, model.random_weights ? " (random weights)" : "",
              options.dtype, model.device->describe());
   fmt::print("{:<8} {:>6} {:>8} {:>10} {:>10} {:>9} {:>9} {:>8} {:>9}\n", "", "batch", "tokens",

@@ -23,19 +23,22 @@ void BenchLoop::Sink::on_events(std::span<engine::Event> events) {
   }
 }
 
+engine::Limits BenchLoop::limits_of(const model::ModelConfig& config, const Options& options) {
+  const auto vocabulary = static_cast<uint32_t>(config.vocab_size);
+  return {.model_length_max = options.tokens_each,
+          .sequences_max = options.sequences_max,
+          .step_tokens_max = std::max(options.step_tokens_max, options.sequences_max),
+          .page_tokens = kPageTokens,
+          .pages_total =
+              options.sequences_max * ((options.tokens_each + kPageTokens - 1) / kPageTokens),
+          .vocabulary_size = vocabulary,
+          .tokenizer_size = vocabulary,
+          .prefix_caching = false};
+}
+
 Result<std::unique_ptr<BenchLoop>> BenchLoop::create(const BenchModel& model,
                                                      const Options& options) {
-  const auto vocabulary = static_cast<uint32_t>(model.files.config.vocab_size);
-  const engine::Limits limits{
-      .model_length_max = options.tokens_each,
-      .sequences_max = options.sequences_max,
-      .step_tokens_max = std::max(options.step_tokens_max, options.sequences_max),
-      .page_tokens = kPageTokens,
-      .pages_total =
-          options.sequences_max * ((options.tokens_each + kPageTokens - 1) / kPageTokens),
-      .vocabulary_size = vocabulary,
-      .tokenizer_size = vocabulary,
-      .prefix_caching = false};
+  const engine::Limits limits = limits_of(model.files.config, options);
   std::unique_ptr<BenchLoop> loop(new BenchLoop(model.files.config.vocab_size));
   loop->runner_ = TANDEM_TRY(engine::ModelRunner::create(
       *model.device, *model.model, {.limits = limits, .kv_dtype = model.dtype}));

@@ -4,8 +4,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/run_scorer.h"
 #include "apps/verbs.h"
-#include "engine/scorer.h"
 #include "io/file.h"
 
 namespace tandem::apps {
@@ -44,17 +44,15 @@ std::vector<Group> groups_of(const std::string& content) {
 
 Result<void> eval(const EvalOptions& options) {
   const std::string content = TANDEM_TRY(io::read_file(options.file, kFileBytesMax));
-  const LoadedModel loaded = TANDEM_TRY(load_model(options.load));
-  auto scorer = TANDEM_TRY(engine::Scorer::create(
-      *loaded.device, *loaded.model,
-      {.model_length_max = loaded.model_length_max, .kv_dtype = loaded.compute}));
+  const ModelFolder folder = TANDEM_TRY(open_model(options.load));
+  const RunningScorer running = TANDEM_TRY(start_scorer(folder));
   for (const Group& group : groups_of(content)) {
     double nats = 0.0;
     uint64_t scored = 0;
     for (const std::string& text : group.texts) {
       const std::vector<TokenId> tokens =
-          loaded.tokenizer->encode(text, text::ControlTokens::kRecognise);
-      TANDEM_TRY(scorer->score(tokens, [&](size_t position, std::span<const float> logits) {
+          folder.tokenizer->encode(text, text::ControlTokens::kRecognise);
+      TANDEM_TRY(running.scorer->score(tokens, [&](size_t position, std::span<const float> logits) {
         if (position + 1 == tokens.size()) return;  // predicts what the text does not have
         nats += engine::nats_of(logits, tokens[position + 1]);
         ++scored;

@@ -24,15 +24,15 @@ std::string token_content(const Json& value) {
   return "";
 }
 
-Result<void> load_text(LoadedModel& loaded) {
-  const model::ModelFiles& files = loaded.files;
+Result<void> load_text(ModelFolder& folder) {
+  const model::ModelFiles& files = folder.files;
   if (!files.tokenizer) {
     return make_error(Code::kNotFound,
                       fmt::format("{} has no tokenizer.json", files.folder.string()));
   }
   const std::string json = TANDEM_TRY(io::read_file(*files.tokenizer, kTokenizerBytesMax));
-  loaded.tokenizer = TANDEM_TRY(text::Tokenizer::create(json));
-  for (int32_t id : files.stop_token_ids) loaded.stop_tokens.push_back(id);
+  folder.tokenizer = TANDEM_TRY(text::Tokenizer::create(json));
+  for (int32_t id : files.stop_token_ids) folder.stop_tokens.push_back(id);
   if (!files.tokenizer_config) return {};
 
   const std::string text = TANDEM_TRY(io::read_file(*files.tokenizer_config, kConfigBytesMax));
@@ -47,9 +47,9 @@ Result<void> load_text(LoadedModel& loaded) {
     if (!content.empty()) special[key] = content;
   }
   if (special.contains("eos_token")) {
-    const auto eos = loaded.tokenizer->added_token(special["eos_token"].get<std::string>());
-    if (eos && std::ranges::find(loaded.stop_tokens, *eos) == loaded.stop_tokens.end()) {
-      loaded.stop_tokens.push_back(*eos);
+    const auto eos = folder.tokenizer->added_token(special["eos_token"].get<std::string>());
+    if (eos && std::ranges::find(folder.stop_tokens, *eos) == folder.stop_tokens.end()) {
+      folder.stop_tokens.push_back(*eos);
     }
   }
   std::string source;
@@ -59,31 +59,57 @@ Result<void> load_text(LoadedModel& loaded) {
     source = config["chat_template"].get<std::string>();
   }
   if (source.empty()) return {};
-  loaded.chat_template = TANDEM_TRY(
+  folder.chat_template = TANDEM_TRY(
       text::ChatTemplate::create({.source = source, .special_tokens_json = special.dump()}));
   return {};
 }
 
 }  // namespace
 
-Result<LoadedModel> load_model(const LoadOptions& options) {
-  LoadedModel loaded;
-  loaded.files = TANDEM_TRY(model::ModelFiles::open(options.model));
-  TANDEM_TRY(load_text(loaded));
-  loaded.compute = options.dtype == "f32" ? DType::kF32 : DType::kBF16;
-  const auto own = static_cast<uint32_t>(loaded.files.config.max_position_embeddings);
+void add_load_flags(CLI::App& verb, LoadOptions& options) {
+  verb.add_option("model,--model", options.model, "model folder in Hugging Face layout")
+      ->required();
+  verb.add_option("--dtype", options.dtype, "weights, KV and products: bf16 or f32")
+      ->check(CLI::IsMember({"bf16", "f32"}));
+  verb.add_option("--max-model-len", options.model_length_max,
+                  "prompt and answer tokens of one sequence; 0: what the model has");
+  verb.add_option("--threads", options.threads_count, "CPU threads; 0: all cores");
+}
+
+Result<uint32_t> model_length_of(const LoadOptions& options, const model::ModelConfig& config) {
+  const auto own = static_cast<uint32_t>(config.max_position_embeddings);
   if (options.model_length_max > own) {
     return make_error(Code::kInvalidArgument,
                       fmt::format("--max-model-len {} is more than the {} positions the model has",
                                   options.model_length_max, own));
   }
-  loaded.model_length_max = options.model_length_max == 0 ? own : options.model_length_max;
-  loaded.device = TANDEM_TRY(cpu::CpuDevice::create({.threads_count = options.threads_count}));
-  auto source = TANDEM_TRY(model::SafetensorsSource::open(loaded.files.folder));
-  loaded.model = TANDEM_TRY(model::Qwen3::load(
-      *loaded.device, loaded.files.config, source,
-      {.compute = loaded.compute, .positions_max = int64_t{loaded.model_length_max}}));
-  return loaded;
+  return options.model_length_max == 0 ? own : options.model_length_max;
+}
+
+Result<ModelFolder> open_model(const LoadOptions& options) {
+  ModelFolder folder;
+  folder.files = TANDEM_TRY(model::ModelFiles::open(options.model));
+  folder.compute = options.compute();
+  folder.model_length_max = TANDEM_TRY(model_length_of(options, folder.files.config));
+  folder.device = TANDEM_TRY(cpu::CpuDevice::create({.threads_count = options.threads_count}));
+  TANDEM_TRY(load_text(folder));
+  return folder;
+}
+
+Result<std::unique_ptr<model::Qwen3>> load_weights(const ModelFolder& folder,
+                                                   const engine::StepMemory::Options& step,
+                                                   SizeFlags size_flags) {
+  const MemoryDemand demand{.config = folder.files.config,
+                            .compute = folder.compute,
+                            .model_length_max = folder.model_length_max,
+                            .step = step,
+                            .threads_count = folder.device->threads_count(),
+                            .size_flags = size_flags};
+  TANDEM_TRY(require_memory(demand));
+  auto source = TANDEM_TRY(model::SafetensorsSource::open(folder.files.folder));
+  return model::Qwen3::load(
+      *folder.device, folder.files.config, source,
+      {.compute = folder.compute, .positions_max = int64_t{folder.model_length_max}});
 }
 
 }  // namespace tandem::apps

@@ -4,29 +4,17 @@
 
 #include "apps/verbs.h"
 
-namespace tandem::apps {
-
-void add_load_flags(CLI::App& verb, LoadOptions& options) {
-  verb.add_option("model,--model", options.model, "model folder in Hugging Face layout")
-      ->required();
-  verb.add_option("--dtype", options.dtype, "stored weights and products")
-      ->check(CLI::IsMember({"bf16", "f32"}));
-  verb.add_option("--max-model-len", options.model_length_max,
-                  "prompt and answer tokens of one sequence; 0: what the model has");
-  verb.add_option("--threads", options.threads_count, "CPU threads; 0: all cores");
-}
-
-}  // namespace tandem::apps
-
 int main(int argc, char** argv) {
   using namespace tandem;
   CLI::App app{"Tandem: serve Qwen mixture-of-experts models"};
   app.set_version_flag("--version", TANDEM_VERSION);
   app.require_subcommand(1);
-  const std::pair<std::string, apps::Verb> verbs[] = {{"serve", apps::add_serve(app)},
-                                                      {"eval", apps::add_eval(app)},
-                                                      {"logits", apps::add_logits(app)},
-                                                      {"bench", apps::add_bench(app)}};
+  const std::pair<std::string, apps::Verb> verbs[] = {
+      {"serve", apps::add_serve(app)}, {"generate", apps::add_generate(app)},
+      {"chat", apps::add_chat(app)},   {"inspect", apps::add_inspect(app)},
+      {"eval", apps::add_eval(app)},   {"logits", apps::add_logits(app)},
+      {"bench", apps::add_bench(app)}, {"version", apps::add_version(app)},
+  };
   CLI11_PARSE(app, argc, argv);
   for (const auto& [name, run] : verbs) {
     if (!app.got_subcommand(name)) continue;

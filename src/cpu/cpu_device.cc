@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
+
+#include "cpu/host_memory.h"
 
 #include "cpu/amx.h"
 
@@ -97,11 +97,13 @@ Result<Buffer> CpuDevice::allocate(size_t bytes) {
   if (data == nullptr) {
     return make_error(Code::kResourceExhausted, fmt::format("no memory for {} bytes", bytes));
   }
+  bytes_allocated_ += bytes;
   return Buffer(this, data, bytes);
 }
 
-void CpuDevice::release(void* data, size_t) {
+void CpuDevice::release(void* data, size_t bytes) {
   std::free(data);
+  bytes_allocated_ -= bytes;
 }
 
 Result<std::unique_ptr<Stream>> CpuDevice::make_stream() {
@@ -109,14 +111,7 @@ Result<std::unique_ptr<Stream>> CpuDevice::make_stream() {
 }
 
 size_t CpuDevice::bytes_available() const {
-  // MemAvailable counts page cache that can be dropped, which sysconf's free pages do not.
-  std::ifstream file("/proc/meminfo");
-  std::string key, unit;
-  for (size_t kib = 0; file >> key >> kib >> unit;) {
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) *
-         static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return read_host_memory().available_bytes();
 }
 
 CpuStream::CpuStream(int threads_count, MatrixPath path) : team_(threads_count), path_(path) {}

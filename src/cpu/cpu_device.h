@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
@@ -41,6 +42,8 @@ class CpuDevice final : public Device {
 
   DeviceKind kind() const override { return DeviceKind::kCpu; }
   std::string describe() const override;
+  /// Bytes of the buffers that live.
+  size_t bytes_allocated() const { return bytes_allocated_; }
   Result<Buffer> allocate(size_t bytes) override;
   Result<std::unique_ptr<Stream>> make_stream() override;
   size_t bytes_available() const override;
@@ -53,6 +56,7 @@ class CpuDevice final : public Device {
  private:
   explicit CpuDevice(Options options) : options_(options) {}
   Options options_;
+  std::atomic<size_t> bytes_allocated_ = 0;
 };
 
 /// Runs ops at once on the calling thread and its team. Owns the team and a scratch arena that

@@ -1,34 +1,14 @@
 #include "engine/engine_core.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include "engine/validate.h"
 
 namespace tandem::engine {
 
 Result<std::unique_ptr<EngineCore>> EngineCore::create(const Options& options, StepRunner& runner) {
   const Limits& l = options.limits;
-  const auto refuse = [](std::string what) {
-    return make_error(Code::kInvalidArgument, std::move(what));
-  };
-  if (l.model_length_max < 2)
-    return refuse("--max-model-len must be 2 or more: one prompt token and one answer token");
-  if (l.sequences_max == 0) return refuse("--max-num-seqs must be 1 or more");
-  if (l.step_tokens_max < l.sequences_max) {
-    return refuse(
-        fmt::format("--max-num-batched-tokens {} is below --max-num-seqs {}: a step must hold one "
-                    "token of every "
-                    "sequence",
-                    l.step_tokens_max, l.sequences_max));
-  }
-  if (uint64_t{l.pages_total} * l.page_tokens < l.model_length_max) {
-    return make_error(
-        Code::kResourceExhausted,
-        fmt::format(
-            "the KV cache has {} pages of {} tokens, less than one sequence of {} tokens: lower "
-            "--max-model-len or give the cache more memory",
-            l.pages_total, l.page_tokens, l.model_length_max));
-  }
+  TANDEM_TRY(validate(l));
   auto cache = TANDEM_TRY(kv::CacheManager::create({.pages_total = l.pages_total,
                                                     .page_tokens = l.page_tokens,
                                                     .sequences_max = l.sequences_max,

@@ -22,6 +22,7 @@ class KvStorage {
   };
   static Result<KvStorage> create(Device& device, const model::ModelConfig& config,
                                   const Options& options);
+  /// Of all layers: what create() allocates for each page.
   static size_t bytes_per_page(const model::ModelConfig& config, DType dtype, int64_t page_tokens);
 
   std::span<const ops::KvPool> pools() const { return pools_; }  ///< one per layer

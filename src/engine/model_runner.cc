@@ -9,17 +9,8 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(Device& device, const m
   const Limits& l = options.limits;
   std::unique_ptr<ModelRunner> runner(new ModelRunner(model, options));
   runner->stream_ = TANDEM_TRY(device.make_stream());
-  runner->kv_ = TANDEM_TRY(KvStorage::create(
-      device, model.config(),
-      {.dtype = options.kv_dtype, .pages_count = l.pages_total, .page_tokens = l.page_tokens}));
-  runner->activations_ = TANDEM_TRY(model::Activations::create(
-      device, model.config(), {.tokens_max = l.step_tokens_max, .rows_max = l.sequences_max}));
-  const int64_t pages_max = (int64_t{l.model_length_max} + l.page_tokens - 1) / l.page_tokens;
-  runner->tensors_ = TANDEM_TRY(StepTensors::create(device, {.tokens_max = l.step_tokens_max,
-                                                             .sequences_max = l.sequences_max,
-                                                             .rows_max = l.sequences_max,
-                                                             .pages_max = pages_max,
-                                                             .page_tokens = l.page_tokens}));
+  runner->memory_ = TANDEM_TRY(
+      StepMemory::create(device, model.config(), StepMemory::options_of(l, options.kv_dtype)));
   runner->sample_rows_.reserve(l.sequences_max);
   TANDEM_TRY(runner->warm_up());
   return runner;
@@ -27,15 +18,16 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(Device& device, const m
 
 Result<void> ModelRunner::run(std::span<const BatchItem> items,
                               std::span<ops::SampledRow> sampled) {
-  tensors_.clear();
+  memory_.tensors.clear();
   sample_rows_.clear();
   for (const BatchItem& item : items) {
-    tensors_.append(item.tokens, item.start, item.pages, item.sample != nullptr ? 1 : 0);
+    memory_.tensors.append(item.tokens, item.start, item.pages, item.sample != nullptr ? 1 : 0);
     if (item.sample != nullptr) sample_rows_.push_back(*item.sample);
   }
   rows_count_ = static_cast<int64_t>(sample_rows_.size());
   TANDEM_CHECK(sampled.size() == sample_rows_.size(), "one result per sampling item");
-  TANDEM_TRY(model_.forward(*stream_, tensors_.input(), kv_.pools(), activations_));
+  TANDEM_TRY(
+      model_.forward(*stream_, memory_.tensors.input(), memory_.kv.pools(), memory_.activations));
   if (sampled.empty()) return {};
   return ops::sample(*stream_, {.logits = last_logits(), .rows = sample_rows_, .out = sampled});
 }

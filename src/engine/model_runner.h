@@ -5,10 +5,8 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "engine/batch.h"
-#include "engine/kv_storage.h"
 #include "engine/limits.h"
-#include "engine/step_tensors.h"
-#include "model/activations.h"
+#include "engine/step_memory.h"
 #include "model/qwen3.h"
 
 namespace tandem::engine {
@@ -21,8 +19,8 @@ class ModelRunner final : public StepRunner {
     Limits limits;
     DType kv_dtype = DType::kBF16;
   };
-  /// Allocates everything a step needs and runs a warm-up step of the largest size, so that later
-  /// steps allocate nothing. `device` and `model` must outlive the runner.
+  /// Allocates everything a step needs (step_memory.h) and runs a warm-up step of the largest size,
+  /// so that later steps allocate nothing. `device` and `model` must outlive the runner.
   static Result<std::unique_ptr<ModelRunner>> create(Device& device, const model::Qwen3& model,
                                                      const Options& options);
 
@@ -30,7 +28,9 @@ class ModelRunner final : public StepRunner {
 
   Stream& stream() { return *stream_; }
   /// Logits of the sampling items of the last run, in order: [rows, vocabulary].
-  TensorView<const float, 2> last_logits() const { return activations_.logits.head(rows_count_); }
+  TensorView<const float, 2> last_logits() const {
+    return memory_.activations.logits.head(rows_count_);
+  }
 
  private:
   ModelRunner(const model::Qwen3& model, const Options& options)
@@ -40,9 +40,7 @@ class ModelRunner final : public StepRunner {
   const model::Qwen3& model_;
   Options options_;
   std::unique_ptr<Stream> stream_;
-  KvStorage kv_;
-  model::Activations activations_;
-  StepTensors tensors_;
+  StepMemory memory_;
   std::vector<ops::SampleRow> sample_rows_;
   int64_t rows_count_ = 0;
 };

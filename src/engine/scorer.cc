@@ -7,24 +7,25 @@
 
 namespace tandem::engine {
 
+StepMemory::Options Scorer::memory_of(const Options& options) {
+  const int64_t pages =
+      (int64_t{options.model_length_max} + options.page_tokens - 1) / options.page_tokens;
+  return {.kv_dtype = options.kv_dtype,
+          .tokens_max = options.chunk_tokens,
+          .sequences_max = 1,
+          .rows_max = options.chunk_tokens,
+          .pages_max = pages,
+          .pages_total = pages,
+          .page_tokens = options.page_tokens};
+}
+
 Result<std::unique_ptr<Scorer>> Scorer::create(Device& device, const model::Qwen3& model,
                                                const Options& options) {
   std::unique_ptr<Scorer> scorer(new Scorer(model, options));
-  const int64_t pages =
-      (int64_t{options.model_length_max} + options.page_tokens - 1) / options.page_tokens;
+  const StepMemory::Options memory = memory_of(options);
   scorer->stream_ = TANDEM_TRY(device.make_stream());
-  scorer->kv_ = TANDEM_TRY(KvStorage::create(
-      device, model.config(),
-      {.dtype = options.kv_dtype, .pages_count = pages, .page_tokens = options.page_tokens}));
-  scorer->activations_ = TANDEM_TRY(model::Activations::create(
-      device, model.config(),
-      {.tokens_max = options.chunk_tokens, .rows_max = options.chunk_tokens}));
-  scorer->tensors_ = TANDEM_TRY(StepTensors::create(device, {.tokens_max = options.chunk_tokens,
-                                                             .sequences_max = 1,
-                                                             .rows_max = options.chunk_tokens,
-                                                             .pages_max = pages,
-                                                             .page_tokens = options.page_tokens}));
-  for (uint32_t i = 0; i < pages; ++i) scorer->pages_.push_back(PageId{i});
+  scorer->memory_ = TANDEM_TRY(StepMemory::create(device, model.config(), memory));
+  for (uint32_t i = 0; i < memory.pages_total; ++i) scorer->pages_.push_back(PageId{i});
   return scorer;
 }
 
@@ -47,12 +48,13 @@ Result<void> Scorer::score(std::span<const TokenId> tokens,
   for (size_t start = 0; start < tokens.size();) {
     const size_t end = std::min(tokens.size(), start + options_.chunk_tokens);
     const auto count = static_cast<uint32_t>(end - start);
-    tensors_.clear();
-    tensors_.append(tokens.first(end), static_cast<uint32_t>(start), pages_, count);
-    TANDEM_TRY(model_.forward(*stream_, tensors_.input(), kv_.pools(), activations_));
+    memory_.tensors.clear();
+    memory_.tensors.append(tokens.first(end), static_cast<uint32_t>(start), pages_, count);
+    TANDEM_TRY(
+        model_.forward(*stream_, memory_.tensors.input(), memory_.kv.pools(), memory_.activations));
     for (uint32_t i = 0; i < count; ++i) {
       row_ = int64_t{i};
-      visit(start + i, {activations_.logits.row(i), static_cast<size_t>(vocabulary)});
+      visit(start + i, {memory_.activations.logits.row(i), static_cast<size_t>(vocabulary)});
     }
     start = end;
   }
@@ -63,7 +65,7 @@ std::span<const int32_t> Scorer::experts(int64_t layer) const {
   const model::ModelConfig& config = model_.config();
   if (!config.layer_is_moe[static_cast<size_t>(layer)]) return {};
   const int64_t k = config.experts_per_token;
-  return {activations_.expert_ids.row(layer) + row_ * k, static_cast<size_t>(k)};
+  return {memory_.activations.expert_ids.row(layer) + row_ * k, static_cast<size_t>(k)};
 }
 
 double nats_of(std::span<const float> logits, TokenId token) {

@@ -6,9 +6,7 @@
 
 #include "base/result.h"
 #include "device/device.h"
-#include "engine/kv_storage.h"
-#include "engine/step_tensors.h"
-#include "model/activations.h"
+#include "engine/step_memory.h"
 #include "model/qwen3.h"
 
 namespace tandem::engine {
@@ -23,6 +21,8 @@ class Scorer {
     uint32_t page_tokens = 16;
     DType kv_dtype = DType::kBF16;
   };
+  /// What create() allocates.
+  static StepMemory::Options memory_of(const Options& options);
   /// `device` and `model` must outlive the scorer.
   static Result<std::unique_ptr<Scorer>> create(Device& device, const model::Qwen3& model,
                                                 const Options& options);
@@ -42,9 +42,7 @@ class Scorer {
   const model::Qwen3& model_;
   Options options_;
   std::unique_ptr<Stream> stream_;
-  KvStorage kv_;
-  model::Activations activations_;
-  StepTensors tensors_;
+  StepMemory memory_;
   std::vector<PageId> pages_;
   int64_t row_ = 0;  // of the activations, being visited
 };

@@ -12,6 +12,12 @@ View carve(int32_t*& at, View view) {
 
 }  // namespace
 
+size_t StepTensors::bytes_needed(Limits limits) {
+  const int64_t elements = 3 * limits.tokens_max + 2 * limits.sequences_max + 1 +
+                           limits.sequences_max * limits.pages_max + limits.rows_max;
+  return static_cast<size_t>(elements + 7 * 16) * sizeof(int32_t);
+}
+
 Result<StepTensors> StepTensors::create(Device& device, Limits limits) {
   TANDEM_CHECK(limits.tokens_max > 0 && limits.sequences_max > 0 && limits.page_tokens > 0);
   using Vector = TensorView<int32_t, 1>;
@@ -23,10 +29,7 @@ Result<StepTensors> StepTensors::create(Device& device, Limits limits) {
   t.kv_tokens_ = Vector::make(nullptr, {limits.sequences_max});
   t.page_table_ = Matrix::make(nullptr, {limits.sequences_max, limits.pages_max});
   t.logits_rows_ = Vector::make(nullptr, {limits.rows_max});
-  const int64_t elements = 3 * limits.tokens_max + 2 * limits.sequences_max + 1 +
-                           limits.sequences_max * limits.pages_max + limits.rows_max;
-  t.storage_ =
-      TANDEM_TRY(device.allocate(static_cast<size_t>(elements + 7 * 16) * sizeof(int32_t)));
+  t.storage_ = TANDEM_TRY(device.allocate(bytes_needed(limits)));
   auto* at = t.storage_.as<int32_t>();
   t.tokens_ = carve(at, t.tokens_);
   t.positions_ = carve(at, t.positions_);

@@ -22,6 +22,8 @@ class StepTensors {
     int64_t page_tokens = 0;
   };
   static Result<StepTensors> create(Device& device, Limits limits);
+  /// What create() allocates.
+  static size_t bytes_needed(Limits limits);
 
   void clear();
   /// Adds positions [start, tokens.size()) of a sequence whose tokens up to there are `tokens` and

@@ -47,6 +47,43 @@ Result<void> validate_sampling(const SamplingParams& s, const Limits& limits) {
 
 }  // namespace
 
+Result<void> validate(const Limits& l) {
+  // Far above any use, and low enough that no product of them overflows.
+  constexpr uint32_t kStepTokensMax = 1 << 20;
+  constexpr uint32_t kPageTokensMax = 4096;
+  constexpr uint64_t kCacheTokensMax = uint64_t{1} << 32;
+  if (l.model_length_max < 2)
+    return invalid("--max-model-len must be 2 or more: one prompt token and one answer token");
+  if (l.sequences_max == 0) return invalid("--max-num-seqs must be 1 or more");
+  if (l.step_tokens_max < l.sequences_max) {
+    return invalid(fmt::format(
+        "--max-num-batched-tokens {} is below --max-num-seqs {}: a step must hold one token of "
+        "every sequence",
+        l.step_tokens_max, l.sequences_max));
+  }
+  if (l.step_tokens_max > kStepTokensMax) {
+    return invalid(fmt::format("--max-num-batched-tokens {} is above the limit of {}",
+                               l.step_tokens_max, kStepTokensMax));
+  }
+  if (l.page_tokens == 0 || l.page_tokens > kPageTokensMax) {
+    return invalid(
+        fmt::format("--block-size {}: it must be 1 to {} tokens", l.page_tokens, kPageTokensMax));
+  }
+  const uint64_t cache_tokens = uint64_t{l.pages_total} * l.page_tokens;
+  if (cache_tokens > kCacheTokensMax) {
+    return invalid(fmt::format("a KV cache of {} tokens is above the limit of {}", cache_tokens,
+                               kCacheTokensMax));
+  }
+  if (cache_tokens < l.model_length_max) {
+    return make_error(
+        Code::kResourceExhausted,
+        fmt::format("the KV cache has {} pages of {} tokens, less than one sequence of {} tokens: "
+                    "lower --max-model-len or raise --kv-cache-tokens",
+                    l.pages_total, l.page_tokens, l.model_length_max));
+  }
+  return {};
+}
+
 Result<void> validate(const Request& request, const Limits& limits) {
   if (request.prompt.empty()) return invalid("the prompt is empty; send at least one token");
   if (request.prompt.size() >= limits.model_length_max) {

@@ -9,6 +9,7 @@
 #include "model/activations.h"
 #include "model/config.h"
 #include "model/step_input.h"
+#include "model/weight_parts.h"
 #include "model/weight_source.h"
 #include "ops/attention/kv_pool.h"
 #include "ops/linear/packed_linear.h"
@@ -28,6 +29,8 @@ class Qwen3 {
   /// Checks that the source has exactly the tensors the config asks for, then packs them.
   static Result<std::unique_ptr<Qwen3>> load(Device& device, const ModelConfig& config,
                                              WeightSource& source, const Options& options);
+  /// What load() allocates on the device.
+  static WeightBytes bytes_needed(const ModelConfig& config, const Options& options);
 
   /// Runs one step: writes K and V of every token into `kv` (one pool per layer) and leaves the
   /// logits of input.logits_rows in the first rows of activations.logits.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model/qwen3.h"
+#include "model/qwen3_specs.h"
 #include "model/rope.h"
 #include "model/tensor_names.h"
 
@@ -34,6 +35,7 @@ class Qwen3Loader {
         source_(source),
         model_(model),
         config_(model.config_),
+        specs_(model.config_, model.options_.compute),
         fused_(fused_layers(config_, source.names())) {}
 
   Result<void> load() {
@@ -42,8 +44,7 @@ class Qwen3Loader {
     model_.layers_.resize(static_cast<size_t>(c.layers_count));
     for (int64_t i = 0; i < c.layers_count; ++i) TANDEM_TRY(load_layer(i));
     model_.final_norm_ = TANDEM_TRY(load_vector(names_.final_norm()));
-    model_.lm_head_ =
-        TANDEM_TRY(create({.out_features = c.vocab_size, .in_features = c.hidden_size}));
+    model_.lm_head_ = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.lm_head));
     TANDEM_TRY(
         pack(model_.lm_head_, 0, 0, c.tie_word_embeddings ? names_.embedding() : names_.lm_head()));
     const std::vector<float> table = make_rope_table(c.rope, model_.options_.positions_max);
@@ -63,59 +64,40 @@ class Qwen3Loader {
     layer.k_norm = TANDEM_TRY(load_vector(names_.k_norm(i)));
     layer.mlp_norm = TANDEM_TRY(load_vector(names_.post_attention_norm(i)));
 
-    layer.qkv =
-        TANDEM_TRY(create({.out_features = q_rows + 2 * kv_rows, .in_features = c.hidden_size}));
+    layer.qkv = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.qkv));
     TANDEM_TRY(pack(layer.qkv, 0, 0, names_.attention(i, "q_proj")));
     TANDEM_TRY(pack(layer.qkv, 0, q_rows, names_.attention(i, "k_proj")));
     TANDEM_TRY(pack(layer.qkv, 0, q_rows + kv_rows, names_.attention(i, "v_proj")));
-    // Cut per query head: the sum that tensor parallelism would split.
-    layer.o = TANDEM_TRY(
-        create({.out_features = c.hidden_size, .in_features = q_rows, .partition = c.head_dim}));
+    layer.o = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.o));
     TANDEM_TRY(pack(layer.o, 0, 0, names_.attention(i, "o_proj")));
     return c.layer_is_moe[static_cast<size_t>(i)] ? load_moe(i, layer.moe)
                                                   : load_dense(i, layer.dense);
   }
 
   Result<void> load_dense(int64_t i, Qwen3::DenseMlp& mlp) {
-    const ModelConfig& c = config_;
-    mlp.gate_up =
-        TANDEM_TRY(create({.out_features = 2 * c.intermediate_size, .in_features = c.hidden_size}));
+    mlp.gate_up = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.dense_gate_up));
     TANDEM_TRY(pack(mlp.gate_up, 0, 0, names_.mlp(i, "gate_proj")));
-    TANDEM_TRY(pack(mlp.gate_up, 0, c.intermediate_size, names_.mlp(i, "up_proj")));
-    mlp.down = TANDEM_TRY(create({.out_features = c.hidden_size,
-                                  .in_features = c.intermediate_size,
-                                  .partition = kDenseDownPartition}));
+    TANDEM_TRY(pack(mlp.gate_up, 0, config_.intermediate_size, names_.mlp(i, "up_proj")));
+    mlp.down = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.dense_down));
     return pack(mlp.down, 0, 0, names_.mlp(i, "down_proj"));
   }
 
   Result<void> load_moe(int64_t i, Qwen3::MoeMlp& moe) {
-    const ModelConfig& c = config_;
-    const int64_t width = c.moe_intermediate_size;
-    // Routing is decided in f32 at every compute dtype: a rounded logit would move tokens to other
-    // experts, and the matrix is small.
-    moe.router = TANDEM_TRY(ops::PackedLinear::create(
-        device_,
-        {.out_features = c.experts_count, .in_features = c.hidden_size, .dtype = DType::kF32}));
+    const int64_t width = config_.moe_intermediate_size;
+    moe.router = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.router));
     TANDEM_TRY(pack(moe.router, 0, 0, names_.router(i)));
-    moe.gate_up = TANDEM_TRY(create(
-        {.stack = c.experts_count, .out_features = 2 * width, .in_features = c.hidden_size}));
-    moe.down = TANDEM_TRY(
-        create({.stack = c.experts_count, .out_features = c.hidden_size, .in_features = width}));
+    moe.gate_up = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.expert_gate_up));
+    moe.down = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.expert_down));
     if (fused_[static_cast<size_t>(i)]) {
       TANDEM_TRY(pack_stack(moe.gate_up, names_.fused_experts(i, "gate_up_proj")));
       return pack_stack(moe.down, names_.fused_experts(i, "down_proj"));
     }
-    for (int64_t e = 0; e < c.experts_count; ++e) {
+    for (int64_t e = 0; e < config_.experts_count; ++e) {
       TANDEM_TRY(pack(moe.gate_up, e, 0, names_.expert(i, e, "gate_proj")));
       TANDEM_TRY(pack(moe.gate_up, e, width, names_.expert(i, e, "up_proj")));
       TANDEM_TRY(pack(moe.down, e, 0, names_.expert(i, e, "down_proj")));
     }
     return {};
-  }
-
-  Result<ops::PackedLinear> create(ops::LinearSpec spec) {
-    spec.dtype = model_.options_.compute;
-    return ops::PackedLinear::create(device_, spec);
   }
 
   Result<void> pack(ops::PackedLinear& weight, int64_t index, int64_t first_row,
@@ -165,13 +147,11 @@ class Qwen3Loader {
     return buffer;
   }
 
-  /// Columns of one partial sum of a dense down projection (contracts: numerics).
-  static constexpr int64_t kDenseDownPartition = 128;
-
   Device& device_;
   WeightSource& source_;
   Qwen3& model_;
   const ModelConfig& config_;
+  const Qwen3Specs specs_;
   const std::vector<bool> fused_;  // [layers] experts in one tensor
   TensorNames names_;
 };

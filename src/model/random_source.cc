@@ -85,8 +85,11 @@ Result<WeightView> RandomSource::tensor(const std::string& name) {
 
 Result<WeightInfo> RandomSource::describe(const std::string& name) {
   const ExpectedTensor& expected = *TANDEM_TRY(find(name));
-  return WeightInfo{
-      .dtype_name = dtype_name(DType::kBF16), .dtype = DType::kBF16, .shape = expected.shape};
+  return WeightInfo{.dtype_name = dtype_name(DType::kBF16),
+                    .dtype = DType::kBF16,
+                    .shape = expected.shape,
+                    .bytes = expected.elements() * dtype_bytes(DType::kBF16),
+                    .file = {}};
 }
 
 Result<const ExpectedTensor*> RandomSource::find(const std::string& name) const {

@@ -62,12 +62,16 @@ std::vector<float> make_inverse_frequencies(const RopeConfig& rope) {
   return frequencies;
 }
 
+size_t rope_table_elements(const RopeConfig& rope, int64_t positions) {
+  return static_cast<size_t>(positions * rope.rotary_dim);
+}
+
 std::vector<float> make_rope_table(const RopeConfig& rope, int64_t positions) {
   TANDEM_CHECK(positions >= 0, "a table has no negative length");
   const std::vector<float> frequencies = make_inverse_frequencies(rope);
   const size_t pairs = frequencies.size();
   const float scale = static_cast<float>(rope.attention_factor);
-  std::vector<float> table(static_cast<size_t>(positions) * 2 * pairs);
+  std::vector<float> table(rope_table_elements(rope, positions));
   for (int64_t position = 0; position < positions; ++position) {
     float* cosines = table.data() + static_cast<size_t>(position) * 2 * pairs;
     float* sines = cosines + pairs;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -16,5 +17,7 @@ std::vector<float> make_inverse_frequencies(const RopeConfig& rope);
 /// (in higher precision they would differ by up to position * 2^-24); cosine and sine are exact to
 /// f32.
 std::vector<float> make_rope_table(const RopeConfig& rope, int64_t positions);
+/// Elements of that table.
+size_t rope_table_elements(const RopeConfig& rope, int64_t positions);
 
 }  // namespace tandem::model

@@ -141,9 +141,13 @@ Result<WeightView> SafetensorsSource::tensor(const std::string& name) {
 }
 
 Result<WeightInfo> SafetensorsSource::describe(const std::string& name) {
-  const SafetensorsTensor& tensor = at(TANDEM_TRY(find(name)));
-  return WeightInfo{
-      .dtype_name = tensor.dtype.name, .dtype = tensor.dtype.dtype, .shape = tensor.shape};
+  const Place place = TANDEM_TRY(find(name));
+  const SafetensorsTensor& tensor = at(place);
+  return WeightInfo{.dtype_name = tensor.dtype.name,
+                    .dtype = tensor.dtype.dtype,
+                    .shape = tensor.shape,
+                    .bytes = tensor.bytes,
+                    .file = shards_[place.shard].name};
 }
 
 void SafetensorsSource::release(const std::string& name) {

@@ -22,10 +22,10 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 }
 
 void add_mlp(std::vector<ExpectedTensor>& tensors, int64_t width, int64_t hidden, std::string gate,
-             std::string up, std::string down) {
-  tensors.push_back({std::move(gate), {width, hidden}});
-  tensors.push_back({std::move(up), {width, hidden}});
-  tensors.push_back({std::move(down), {hidden, width}});
+             std::string up, std::string down, WeightPart part) {
+  tensors.push_back({std::move(gate), {width, hidden}, part});
+  tensors.push_back({std::move(up), {width, hidden}, part});
+  tensors.push_back({std::move(down), {hidden, width}, part});
 }
 
 bool is_ignored(const ModelConfig& config, std::string_view name) {
@@ -84,6 +84,12 @@ std::string TensorNames::expert(int64_t layer, int64_t expert, std::string_view 
          std::string(projection) + ".weight";
 }
 
+size_t ExpectedTensor::elements() const {
+  size_t count = 1;
+  for (int64_t dimension : shape) count *= static_cast<size_t>(dimension);
+  return count;
+}
+
 std::string TensorNames::fused_experts(int64_t layer, std::string_view projection) const {
   return layer_prefix(layer) + "mlp.experts." + std::string(projection);
 }
@@ -107,37 +113,40 @@ std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config,
   const int64_t q_rows = config.heads * config.head_dim;
   const int64_t kv_rows = config.kv_heads * config.head_dim;
   std::vector<ExpectedTensor> tensors;
-  tensors.push_back({names.embedding(), {config.vocab_size, hidden}});
+  tensors.push_back({names.embedding(), {config.vocab_size, hidden}, WeightPart::kEmbedding});
   for (int64_t i = 0; i < config.layers_count; ++i) {
-    tensors.push_back({names.input_norm(i), {hidden}});
-    tensors.push_back({names.attention(i, "q_proj"), {q_rows, hidden}});
-    tensors.push_back({names.attention(i, "k_proj"), {kv_rows, hidden}});
-    tensors.push_back({names.attention(i, "v_proj"), {kv_rows, hidden}});
-    tensors.push_back({names.attention(i, "o_proj"), {hidden, q_rows}});
-    tensors.push_back({names.q_norm(i), {config.head_dim}});
-    tensors.push_back({names.k_norm(i), {config.head_dim}});
-    tensors.push_back({names.post_attention_norm(i), {hidden}});
+    tensors.push_back({names.input_norm(i), {hidden}, WeightPart::kNorms});
+    tensors.push_back({names.attention(i, "q_proj"), {q_rows, hidden}, WeightPart::kAttention});
+    tensors.push_back({names.attention(i, "k_proj"), {kv_rows, hidden}, WeightPart::kAttention});
+    tensors.push_back({names.attention(i, "v_proj"), {kv_rows, hidden}, WeightPart::kAttention});
+    tensors.push_back({names.attention(i, "o_proj"), {hidden, q_rows}, WeightPart::kAttention});
+    tensors.push_back({names.q_norm(i), {config.head_dim}, WeightPart::kNorms});
+    tensors.push_back({names.k_norm(i), {config.head_dim}, WeightPart::kNorms});
+    tensors.push_back({names.post_attention_norm(i), {hidden}, WeightPart::kNorms});
     if (!config.layer_is_moe[static_cast<size_t>(i)]) {
       add_mlp(tensors, config.intermediate_size, hidden, names.mlp(i, "gate_proj"),
-              names.mlp(i, "up_proj"), names.mlp(i, "down_proj"));
+              names.mlp(i, "up_proj"), names.mlp(i, "down_proj"), WeightPart::kDenseMlp);
       continue;
     }
     const int64_t experts = config.experts_count;
     const int64_t width = config.moe_intermediate_size;
-    tensors.push_back({names.router(i), {experts, hidden}});
+    tensors.push_back({names.router(i), {experts, hidden}, WeightPart::kRouter});
     if (!fused.empty() && fused[static_cast<size_t>(i)]) {
-      tensors.push_back({names.fused_experts(i, "gate_up_proj"), {experts, 2 * width, hidden}});
-      tensors.push_back({names.fused_experts(i, "down_proj"), {experts, hidden, width}});
+      tensors.push_back({names.fused_experts(i, "gate_up_proj"),
+                         {experts, 2 * width, hidden},
+                         WeightPart::kExperts});
+      tensors.push_back(
+          {names.fused_experts(i, "down_proj"), {experts, hidden, width}, WeightPart::kExperts});
       continue;
     }
     for (int64_t e = 0; e < experts; ++e) {
       add_mlp(tensors, width, hidden, names.expert(i, e, "gate_proj"),
-              names.expert(i, e, "up_proj"), names.expert(i, e, "down_proj"));
+              names.expert(i, e, "up_proj"), names.expert(i, e, "down_proj"), WeightPart::kExperts);
     }
   }
-  tensors.push_back({names.final_norm(), {hidden}});
+  tensors.push_back({names.final_norm(), {hidden}, WeightPart::kNorms});
   if (!config.tie_word_embeddings) {
-    tensors.push_back({names.lm_head(), {config.vocab_size, hidden}});
+    tensors.push_back({names.lm_head(), {config.vocab_size, hidden}, WeightPart::kHead});
   }
   return tensors;
 }

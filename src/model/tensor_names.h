@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "model/config.h"
+#include "model/weight_parts.h"
 #include "model/weight_source.h"
 
 namespace tandem::model {
@@ -39,6 +40,9 @@ class TensorNames {
 struct ExpectedTensor {
   std::string name;
   std::vector<int64_t> shape;
+  WeightPart part = WeightPart::kEmbedding;
+
+  size_t elements() const;
 };
 
 /// [layers] Which layers have their experts fused, judged by the names that a checkpoint has. A

@@ -17,6 +17,8 @@ struct WeightInfo {
   std::string dtype_name;      ///< as the source calls it
   std::optional<DType> dtype;  ///< nullopt: a type that no kernel of ours reads
   std::vector<int64_t> shape;
+  size_t bytes = 0;
+  std::string file;  ///< name of the file that holds it; empty when none does
 };
 
 /// One tensor of a checkpoint, row-major and little-endian. Borrowed from its source. The bytes of

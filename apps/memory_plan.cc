@@ -1,0 +1,126 @@
+#include "apps/memory_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace tandem::apps {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+/// What the program takes beside buffers, from above: code, stacks, queues and a tokenizer of
+/// 150,000 tokens. Measured as resident memory less the buffers.
+constexpr size_t kProgramBytes = 128 * kMiB;
+/// Of a worker: attention keeps 256 tokens of K and V and 16 query tokens of a group of heads.
+constexpr size_t kWorkerBytes = 2 * kMiB;
+
+/// Scratch is what the hungriest op asks for: sampling three arrays of the vocabulary per worker,
+/// a bf16 product a rounded copy of its rows. Their sum is not less than their maximum.
+size_t rest_of(const MemoryDemand& demand) {
+  const model::ModelConfig& c = demand.config;
+  const int64_t widest = std::max({c.hidden_size, c.heads * c.head_dim, c.intermediate_size,
+                                   c.experts_per_token * c.moe_intermediate_size});
+  const size_t rows = demand.compute == DType::kBF16
+                          ? static_cast<size_t>(demand.step.tokens_max * widest) * sizeof(bf16)
+                          : 0;
+  const size_t worker = kWorkerBytes + 3 * static_cast<size_t>(c.vocab_size) * sizeof(float);
+  return demand.verb_bytes + kProgramBytes + rows +
+         static_cast<size_t>(demand.threads_count) * worker;
+}
+
+void add_line(std::string& table, const std::string& name, size_t bytes,
+              const std::string& note = "") {
+  if (bytes == 0) return;
+  fmt::format_to(std::back_inserter(table), "  {:<20} {:>12}{}{}\n", name, bytes_text(bytes),
+                 note.empty() ? "" : "   ", note);
+}
+
+}  // namespace
+
+std::string bytes_text(size_t bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  size_t unit = 0;
+  auto amount = static_cast<double>(bytes);
+  while (amount >= 1024 && unit + 1 < std::size(units)) {
+    amount /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}", amount, unit == 0 ? 0 : 1, units[unit]);
+}
+
+MemoryPlan plan_memory(const MemoryDemand& demand, const cpu::HostMemory& host) {
+  return {.weights = model::Qwen3::bytes_needed(
+              demand.config,
+              {.compute = demand.compute, .positions_max = int64_t{demand.model_length_max}}),
+          .step = engine::StepMemory::bytes_needed(demand.config, demand.step),
+          .rest_bytes = rest_of(demand),
+          .host = host};
+}
+
+std::string memory_table(const MemoryDemand& demand, const MemoryPlan& plan) {
+  const engine::StepMemory::Options& step = demand.step;
+  std::string table = fmt::format("memory with {} weights\n", dtype_name(demand.compute));
+  for (model::WeightPart part : model::kWeightParts) {
+    add_line(table, model::weight_part_name(part), plan.weights[part]);
+  }
+  add_line(table, "weights in all", plan.weights.total());
+  add_line(table, "kv cache", plan.step.kv,
+           fmt::format("{} pages of {} tokens, {} a token", step.pages_total, step.page_tokens,
+                       bytes_text(plan.step.kv /
+                                  static_cast<size_t>(step.pages_total * step.page_tokens))));
+  add_line(table, "activations", plan.step.activations - plan.step.logits,
+           fmt::format("steps of {} tokens", step.tokens_max));
+  add_line(table, "logits", plan.step.logits, fmt::format("{} rows", step.rows_max));
+  add_line(table, "page tables", plan.step.index);
+  add_line(table, "scratch and program", plan.rest_bytes, "estimated from above");
+  add_line(table, "needed", plan.needed_bytes());
+  const bool in_group = plan.host.group_bytes && *plan.host.group_bytes < plan.host.machine_bytes;
+  fmt::format_to(
+      std::back_inserter(table), "  {:<20} {:>12}   {}\n", "available",
+      bytes_text(plan.host.available_bytes()),
+      in_group ? "limit of the control group, less what it holds" : "MemAvailable of this machine");
+  return table;
+}
+
+std::string memory_fix(const MemoryDemand& demand, const MemoryPlan& plan) {
+  const size_t available = plan.host.available_bytes();
+  const size_t fixed = plan.weights.total() + plan.rest_bytes;
+  if (fixed > available) {
+    if (demand.compute == DType::kF32) return "Use --dtype bf16, or a machine with more memory.";
+    return fmt::format("The weights alone do not fit: free memory, or use a machine with {}.",
+                       bytes_text(plan.needed_bytes()));
+  }
+  if (demand.size_flags == SizeFlags::kCells) {
+    return "Choose shorter --prompts and --contexts, or smaller --batches.";
+  }
+  const size_t others = fixed + plan.step.activations + plan.step.index;
+  if (others > available) {
+    return demand.size_flags == SizeFlags::kLength
+               ? fmt::format("Lower --max-model-len (now {}), or free memory.",
+                             demand.model_length_max)
+               : fmt::format("Lower --max-num-batched-tokens (now {}) and --max-num-seqs (now {}).",
+                             demand.step.tokens_max, demand.step.sequences_max);
+  }
+  const size_t page = engine::KvStorage::bytes_per_page(demand.config, demand.step.kv_dtype,
+                                                        demand.step.page_tokens);
+  // A sixteenth is left, since what is available moves from second to second.
+  const size_t tokens =
+      (available - others) / 16 * 15 / page * static_cast<size_t>(demand.step.page_tokens);
+  if (tokens < 2) return "Not even one page of KV fits: free memory.";
+  const std::string length =
+      tokens < demand.model_length_max ? fmt::format(" --max-model-len {}", tokens) : "";
+  if (demand.size_flags == SizeFlags::kLength) return fmt::format("It fits with{}.", length);
+  return fmt::format("It fits with --kv-cache-tokens {}{}.", tokens, length);
+}
+
+Result<void> require_memory(const MemoryDemand& demand) {
+  const MemoryPlan plan = plan_memory(demand, cpu::read_host_memory());
+  if (plan.fits()) return {};
+  return make_error(Code::kResourceExhausted,
+                    fmt::format("the model and its KV cache do not fit in memory\n{}{}",
+                                memory_table(demand, plan), memory_fix(demand, plan)));
+}
+
+}  // namespace tandem::apps

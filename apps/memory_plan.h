@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "cpu/host_memory.h"
+#include "engine/step_memory.h"
+#include "model/qwen3.h"
+
+namespace tandem::apps {
+
+/// With which flags a user of the verb chooses how much memory steps need.
+enum class SizeFlags {
+  kLength,          ///< --max-model-len
+  kLengthAndCache,  ///< that, --kv-cache-tokens and the limits of a step
+  kCells,           ///< lengths and batches of a benchmark
+};
+
+/// What is going to be loaded and run.
+struct MemoryDemand {
+  const model::ModelConfig& config;
+  DType compute = DType::kBF16;
+  uint32_t model_length_max = 0;
+  engine::StepMemory::Options step;
+  int threads_count = 1;
+  SizeFlags size_flags = SizeFlags::kLength;
+  size_t verb_bytes = 0;  ///< what the verb takes beside model and steps
+};
+
+/// The memory of a demand, known from the config alone.
+struct MemoryPlan {
+  model::WeightBytes weights;
+  engine::StepMemory::Bytes step;
+  size_t rest_bytes = 0;  ///< an estimate from above: scratch of the ops, tokenizer, program
+  cpu::HostMemory host;
+
+  size_t needed_bytes() const { return weights.total() + step.total() + rest_bytes; }
+  bool fits() const { return needed_bytes() <= host.available_bytes(); }
+};
+
+MemoryPlan plan_memory(const MemoryDemand& demand, const cpu::HostMemory& host);
+/// One line per part, then what is needed and what is there.
+std::string memory_table(const MemoryDemand& demand, const MemoryPlan& plan);
+/// One sentence: how to make a plan that does not fit fit.
+std::string memory_fix(const MemoryDemand& demand, const MemoryPlan& plan);
+
+/// kResourceExhausted with table and sentence when the demand does not fit this machine now.
+Result<void> require_memory(const MemoryDemand& demand);
+
+/// "1.5 GiB"
+std::string bytes_text(size_t bytes);
+
+}  // namespace tandem::apps

@@ -1,0 +1,34 @@
+#include "apps/sampling_flags.h"
+
+#include <random>
+#include <utility>
+
+namespace tandem::apps {
+
+void add_sampling_flags(CLI::App& verb, SamplingOptions& options) {
+  verb.add_option("--temperature", options.temperature, "0 takes the most likely token");
+  verb.add_option("--top-p", options.top_p, "least share of probability that is kept");
+  verb.add_option("--top-k", options.top_k, "most likely tokens that are kept; 0: all");
+  verb.add_option("--seed", options.seed, "the same seed gives the same answer");
+  verb.add_option("--max-tokens", options.tokens_max,
+                  "tokens of one answer at most; 0: what the context holds");
+}
+
+engine::Request request_of(const SamplingOptions& options, const ModelFolder& folder,
+                           std::vector<TokenId> prompt) {
+  const model::GenerationDefaults& own = folder.files.generation;
+  engine::Request request;
+  engine::SamplingParams& sampling = request.sampling;
+  sampling.temperature =
+      options.temperature.value_or(own.temperature.value_or(sampling.temperature));
+  sampling.top_p = options.top_p.value_or(own.top_p.value_or(sampling.top_p));
+  sampling.top_k = options.top_k.value_or(own.top_k.value_or(sampling.top_k));
+  std::random_device random;
+  sampling.seed = options.seed.value_or(uint64_t{random()} << 32 | random());
+  request.prompt = std::move(prompt);
+  request.tokens_max = options.tokens_max == 0 ? folder.model_length_max : options.tokens_max;
+  request.stop_tokens = folder.stop_tokens;
+  return request;
+}
+
+}  // namespace tandem::apps

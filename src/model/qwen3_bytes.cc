@@ -1,0 +1,34 @@
+// The memory that Qwen3::load takes, counted from the same specs.
+#include "model/qwen3.h"
+#include "model/qwen3_specs.h"
+#include "model/rope.h"
+
+namespace tandem::model {
+
+WeightBytes Qwen3::bytes_needed(const ModelConfig& c, const Options& options) {
+  using ops::PackedLinear;
+  const Qwen3Specs specs(c, options.compute);
+  WeightBytes bytes;
+  bytes[WeightPart::kEmbedding] =
+      static_cast<size_t>(c.vocab_size * c.hidden_size) * dtype_bytes(options.compute);
+  bytes[WeightPart::kHead] = PackedLinear::bytes_needed(specs.lm_head);
+  bytes[WeightPart::kNorms] = static_cast<size_t>(c.hidden_size) * sizeof(float);
+  bytes[WeightPart::kRotary] = rope_table_elements(c.rope, options.positions_max) * sizeof(float);
+  for (const bool is_moe : c.layer_is_moe) {
+    bytes[WeightPart::kNorms] +=
+        static_cast<size_t>(2 * (c.hidden_size + c.head_dim)) * sizeof(float);
+    bytes[WeightPart::kAttention] +=
+        PackedLinear::bytes_needed(specs.qkv) + PackedLinear::bytes_needed(specs.o);
+    if (is_moe) {
+      bytes[WeightPart::kRouter] += PackedLinear::bytes_needed(specs.router);
+      bytes[WeightPart::kExperts] += PackedLinear::bytes_needed(specs.expert_gate_up) +
+                                     PackedLinear::bytes_needed(specs.expert_down);
+    } else {
+      bytes[WeightPart::kDenseMlp] += PackedLinear::bytes_needed(specs.dense_gate_up) +
+                                      PackedLinear::bytes_needed(specs.dense_down);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace tandem::model
