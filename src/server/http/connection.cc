@@ -275,6 +275,10 @@ void Connection::start_stream() {
 void Connection::write(std::string_view bytes) {
   TANDEM_CHECK(streaming_ && !finished_, "write() belongs between start_stream() and finish()");
   if (peer_gone_) return;
+  if (sent_ > output_.size() / 2) {  // a reader that always lags never empties the queue
+    output_.erase(0, sent_);
+    sent_ = 0;
+  }
   append_chunk(output_, bytes, framing_);
   if (output_.size() - sent_ > shared_.options.stream_queue_bytes_max) cut_slow_reader();
   queue_changed();
