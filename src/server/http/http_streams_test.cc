@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
+#include <thread>
 
 #include "server/testing/http_server_fixture.h"
 
@@ -101,6 +103,33 @@ TEST_F(HttpServerTest, ASlowButMovingReaderGetsEverything) {
   const auto answer = one.read_answer();
   EXPECT_TRUE(answer.complete);
   EXPECT_TRUE(answer.body == all);
+}
+
+/// The kernel calls a socket writable when a third of its buffer is free, and that buffer may hold
+/// megabytes: long before that a reader has shown that it is alive.
+TEST_F(HttpServerTest, AReaderThatTakesLittleButAllTheTimeIsNotCut) {
+  constexpr size_t kPieceBytes = 4000;
+  constexpr size_t kPieces = 2000;  // 8 MB, of which the kernel takes up to 4
+  start({.stream_queue_bytes_max = 16'000'000, .write_stall_ms = 400});
+  HttpClient one = client(4096);
+  one.send_request("GET", "/stream");
+  await([&] { return handler_.streams_open == 1; });
+  on_loop([&] {
+    for (size_t i = 0; i < kPieces; ++i) handler_.stream->write(std::string(kPieceBytes, 'x'));
+    handler_.stream->finish();
+  });
+  EXPECT_EQ(one.read_head().status, 200);
+  std::string chunk;
+  size_t bytes = 0;
+  for (int i = 0; i < 60; ++i) {  // three times the timeout
+    ASSERT_TRUE(one.read_chunk(chunk));
+    bytes += chunk.size();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  ASSERT_EQ(handler_.streams_open, 1) << "the server still has some of it, so it was blocked";
+  EXPECT_EQ(counters().slow_readers, 0u);
+  while (one.read_chunk(chunk)) bytes += chunk.size();
+  EXPECT_EQ(bytes, kPieces * kPieceBytes);
 }
 
 /// The queue of a reader that lags all the time never becomes empty; what was sent must go anyway.
