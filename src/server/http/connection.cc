@@ -1,6 +1,7 @@
 #include "server/http/connection.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 
 #include <array>
 #include <boost/asio/buffer.hpp>
@@ -174,6 +175,7 @@ void Connection::begin_answer(const Request& request) {
   finished_ = false;
   expired_ = false;
   deadline_ = kNever;
+  kernel_bytes_.reset();
 }
 
 asio::awaitable<void> Connection::answer(Request& request) {
@@ -211,10 +213,14 @@ asio::awaitable<void> Connection::send_queue() {
           socket_.write_some(asio::buffer(output_.data() + sent_, output_.size() - sent_), error);
       if (!error) {
         deadline_ = kNever;
+        kernel_bytes_.reset();
         continue;
       }
       if (error == asio::error::would_block) {
-        if (deadline_ == kNever) set_deadline(shared_.options.write_stall_ms);
+        if (deadline_ == kNever) {
+          set_deadline(shared_.options.write_stall_ms);
+          kernel_bytes_ = bytes_in_kernel();
+        }
         co_await socket_.async_wait(tcp::socket::wait_write,
                                     asio::redirect_error(asio::use_awaitable, error));
         if (!error) continue;
@@ -275,6 +281,10 @@ void Connection::start_stream() {
 void Connection::write(std::string_view bytes) {
   TANDEM_CHECK(streaming_ && !finished_, "write() belongs between start_stream() and finish()");
   if (peer_gone_) return;
+  if (sent_ > output_.size() / 2) {  // a reader that always lags never empties the queue
+    output_.erase(0, sent_);
+    sent_ = 0;
+  }
   append_chunk(output_, bytes, framing_);
   if (output_.size() - sent_ > shared_.options.stream_queue_bytes_max) cut_slow_reader();
   queue_changed();
@@ -295,14 +305,29 @@ void Connection::queue_changed() {
 void Connection::cut_slow_reader() {
   peer_gone_ = true;
   expired_ = true;
+  kernel_bytes_.reset();
   error_code ignored;
   socket_.cancel(ignored);
 }
 
+/// What the client has not acknowledged yet of the bytes that the kernel took from us.
+int Connection::bytes_in_kernel() {
+  int bytes = 0;
+  return ioctl(socket_.native_handle(), TIOCOUTQ, &bytes) == 0 ? bytes : 0;
+}
+
 void Connection::sweep(TimePoint now) {
+  if (kernel_bytes_) {
+    // The socket becomes writable only when much of the kernel's buffer is free, megabytes perhaps;
+    // a client that takes less at a time is alive all the same.
+    const int bytes = bytes_in_kernel();
+    if (bytes < *kernel_bytes_) set_deadline(shared_.options.write_stall_ms);
+    kernel_bytes_ = bytes;
+  }
   if (now >= deadline_) {
     expired_ = true;
     deadline_ = kNever;
+    kernel_bytes_.reset();
     error_code ignored;
     socket_.cancel(ignored);
     return;

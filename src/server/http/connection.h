@@ -5,6 +5,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
@@ -64,6 +65,7 @@ class Connection final : public Responder {
   void set_deadline(int timeout_ms);
   void queue_changed();
   void cut_slow_reader();
+  int bytes_in_kernel();
   std::string make_request_id();
 
   boost::asio::ip::tcp::socket socket_;
@@ -79,8 +81,9 @@ class Connection final : public Responder {
   // The answer in progress:
   std::string request_id_;
   Framing framing_;
-  std::string output_;  // queued
-  size_t sent_ = 0;     // of output_
+  std::string output_;               // queued
+  size_t sent_ = 0;                  // of output_
+  std::optional<int> kernel_bytes_;  // while a write waits: bytes_in_kernel() at the last look
   bool streaming_ = false;
   bool finished_ = false;
   TimePoint last_write_;

@@ -7,113 +7,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <functional>
-#include <future>
 #include <thread>
 #include <vector>
 
-#include "server/testing/http_client.h"
+#include "server/testing/http_server_fixture.h"
 
 namespace tandem::server::http {
 namespace {
 
 using server::testing::HttpClient;
 using ::testing::HasSubstr;
-
-/// "/echo" answers with the request; "/stream" leaves the responder to the test.
-class ScriptedHandler final : public Handler {
- public:
-  std::unique_ptr<Exchange> handle(Request request, Responder& responder) override {
-    ++requests;
-    if (request.path == "/stream") {
-      responder.start_stream();
-      stream = &responder;
-      ++streams_open;
-      return std::make_unique<Open>(*this);
-    }
-    responder.respond({.body = request.method + " " + request.path + " " + request.body});
-    return nullptr;
-  }
-
-  Response describe(const Refusal& refusal) override {
-    return {.status = refusal.status, .body = refusal.code};
-  }
-
-  Responder* stream = nullptr;
-  std::atomic<int> requests = 0;
-  std::atomic<int> streams_open = 0;
-
- private:
-  struct Open final : Exchange {
-    explicit Open(ScriptedHandler& handler) : handler(handler) {}
-    ~Open() override {
-      handler.stream = nullptr;
-      --handler.streams_open;
-    }
-    ScriptedHandler& handler;
-  };
-};
-
-class HttpServerTest : public ::testing::Test {
- protected:
-  void start(HttpServer::Options options = {}) {
-    options.port = 0;
-    auto created = HttpServer::create(std::move(options));
-    ASSERT_TRUE(created.ok()) << created.error().what;
-    server_ = std::move(*created);
-    thread_ = std::thread([this] { server_->run(handler_); });
-  }
-
-  void TearDown() override {
-    if (!server_) return;
-    server_->stop();
-    thread_.join();
-  }
-
-  HttpClient client(int receive_bytes = 0) { return HttpClient(server_->port(), receive_bytes); }
-
-  /// Runs on the I/O thread and waits for it.
-  void on_loop(std::function<void()> action) {
-    struct Call final : Task {
-      std::function<void()> action;
-      std::promise<void> done;
-      void run() override {
-        action();
-        done.set_value();
-      }
-    };
-    auto call = std::make_unique<Call>();
-    call->action = std::move(action);
-    auto done = call->done.get_future();
-    server_->post(std::move(call));
-    ASSERT_EQ(done.wait_for(std::chrono::seconds(10)), std::future_status::ready);
-  }
-
-  HttpServer::Counters counters() {
-    HttpServer::Counters copy;
-    on_loop([&] { copy = server_->counters(); });
-    return copy;
-  }
-
-  void await(const std::function<bool()>& condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (!condition()) {
-      ASSERT_LT(std::chrono::steady_clock::now(), end) << "the condition never came true";
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-  }
-
-  void write(const std::string& bytes) {
-    on_loop([&] {
-      if (handler_.stream != nullptr) handler_.stream->write(bytes);
-    });
-  }
-
-  ScriptedHandler handler_;
-  std::unique_ptr<HttpServer> server_;
-  std::thread thread_;
-};
 
 TEST_F(HttpServerTest, AnswersSeveralRequestsOnOneConnection) {
   start();
@@ -246,94 +149,6 @@ TEST_F(HttpServerTest, EndsSlowHeadsSlowBodiesAndIdleConnections) {
   EXPECT_TRUE(after.wait_for_close());
   EXPECT_EQ(counters().read_timeouts, 2u);
   EXPECT_EQ(handler_.requests, 1);
-}
-
-TEST_F(HttpServerTest, StreamsChunksAsTheyAreWritten) {
-  start();
-  HttpClient one = client();
-  one.send_request("GET", "/stream");
-  EXPECT_EQ(one.read_head().header("Content-Type"), "text/event-stream; charset=utf-8");
-  std::string chunk;
-  for (const std::string piece : {"a", "bc", "d"}) {
-    write(piece);
-    ASSERT_TRUE(one.read_chunk(chunk));
-    EXPECT_EQ(chunk, piece);
-  }
-  on_loop([&] { handler_.stream->finish(); });
-  EXPECT_FALSE(one.read_chunk(chunk));
-  await([&] { return handler_.streams_open == 0; });
-  EXPECT_EQ(one.call("GET", "/again").status, 200);
-}
-
-TEST_F(HttpServerTest, FillsSilenceWithComments) {
-  start({.keep_alive_ms = 50});
-  HttpClient one = client();
-  one.send_request("GET", "/stream");
-  one.read_head();
-  std::string chunk;
-  for (int i = 0; i < 2; ++i) {
-    ASSERT_TRUE(one.read_chunk(chunk));
-    EXPECT_EQ(chunk, ": keep-alive\n\n");
-  }
-}
-
-TEST_F(HttpServerTest, NoticesThatTheClientLeft) {
-  start();
-  HttpClient one = client();
-  one.send_request("GET", "/stream");
-  await([&] { return handler_.streams_open == 1; });
-  one.close();
-  await([&] { return handler_.streams_open == 0; });
-  EXPECT_EQ(counters().disconnects, 1u);
-}
-
-TEST_F(HttpServerTest, KeepsRequestsThatAreSentDuringAStream) {
-  start();
-  HttpClient one = client();
-  one.send_request("GET", "/stream");
-  one.send_request("GET", "/next");
-  await([&] { return handler_.streams_open == 1; });
-  on_loop([&] { handler_.stream->finish(); });
-  EXPECT_TRUE(one.read_answer().complete);
-  EXPECT_EQ(one.read_answer().body, "GET /next ");
-}
-
-TEST_F(HttpServerTest, CutsAReaderThatStalls) {
-  start({.socket_send_bytes = 4096, .write_stall_ms = 100});
-  HttpClient one = client(4096);
-  one.send_request("GET", "/stream");
-  await([&] { return handler_.streams_open == 1; });
-  for (int i = 0; i < 10; ++i) write(std::string(50'000, 'x'));
-  await([&] { return handler_.streams_open == 0; });
-  EXPECT_EQ(counters().slow_readers, 1u);
-  EXPECT_EQ(client().call("GET", "/").status, 200);
-}
-
-TEST_F(HttpServerTest, CutsAReaderWhoseQueueOverflows) {
-  start({.stream_queue_bytes_max = 100'000, .socket_send_bytes = 4096});
-  HttpClient one = client(4096);
-  one.send_request("GET", "/stream");
-  await([&] { return handler_.streams_open == 1; });
-  for (int i = 0; i < 100 && handler_.streams_open == 1; ++i) write(std::string(50'000, 'x'));
-  await([&] { return handler_.streams_open == 0; });
-  EXPECT_EQ(counters().slow_readers, 1u);
-}
-
-TEST_F(HttpServerTest, ASlowButMovingReaderGetsEverything) {
-  start({.socket_send_bytes = 4096, .write_stall_ms = 2000});
-  HttpClient one = client(4096);
-  one.send_request("GET", "/stream");
-  await([&] { return handler_.streams_open == 1; });
-  std::string all;
-  for (int i = 0; i < 8; ++i) {
-    std::string piece(100'000, static_cast<char>('a' + i));
-    write(piece);
-    all += piece;
-  }
-  on_loop([&] { handler_.stream->finish(); });
-  const auto answer = one.read_answer();
-  EXPECT_TRUE(answer.complete);
-  EXPECT_TRUE(answer.body == all);
 }
 
 TEST_F(HttpServerTest, RefusesConnectionsBeyondTheLimit) {
