@@ -95,6 +95,8 @@ Verb add_serve(CLI::App& app) {
   verb->add_option("--served-model-name", options->names, "name in the API (repeatable)");
   verb->add_option("--max-num-queued-reqs", options->engine.queue_requests_max,
                    "requests that may wait");
+  verb->add_option("--max-num-queued-tokens", options->engine.queue_tokens_max,
+                   "prompt tokens of those");
   add_engine_flags(*verb, options->engine);
   return [options] { return serve(*options); };
 }
