@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Tandem: serve Qwen mixture-of-experts models"};
   app.set_version_flag("--version", TANDEM_VERSION);
   app.require_subcommand(1);
+  app.option_defaults()->always_capture_default();  // shown by --help
   const std::pair<std::string, apps::Verb> verbs[] = {
       {"serve", apps::add_serve(app)}, {"generate", apps::add_generate(app)},
       {"chat", apps::add_chat(app)},   {"inspect", apps::add_inspect(app)},

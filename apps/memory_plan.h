@@ -33,10 +33,14 @@ struct MemoryDemand {
 struct MemoryPlan {
   model::WeightBytes weights;
   engine::StepMemory::Bytes step;
-  size_t rest_bytes = 0;  ///< an estimate from above: scratch of the ops, tokenizer, program
+  // Estimates from above, unlike the exact numbers before them:
+  size_t scratch_bytes = 0;  ///< what the ops of a step use
+  size_t program_bytes = 0;  ///< code, threads, tokenizer, and what the verb itself takes
   cpu::HostMemory host;
 
-  size_t needed_bytes() const { return weights.total() + step.total() + rest_bytes; }
+  size_t needed_bytes() const {
+    return weights.total() + step.total() + scratch_bytes + program_bytes;
+  }
   bool fits() const { return needed_bytes() <= host.available_bytes(); }
 };
 

@@ -31,6 +31,7 @@ Result<engine::Limits> limits_of(const EngineOptions& options, const model::Mode
       .sequences_max = options.sequences_max,
       .step_tokens_max = options.step_tokens_max,
       .queue_requests_max = options.queue_requests_max,
+      .queue_tokens_max = options.queue_tokens_max,
       .page_tokens = options.page_tokens,
       .pages_total = static_cast<uint32_t>(std::min(
           (wish + page_tokens - 1) / page_tokens, uint64_t{std::numeric_limits<uint32_t>::max()})),

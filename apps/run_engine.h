@@ -15,6 +15,7 @@ struct EngineOptions {
   uint32_t sequences_max = 32;
   uint32_t step_tokens_max = 512;
   uint32_t queue_requests_max = 1024;
+  uint64_t queue_tokens_max = 8 << 20;
   uint32_t page_tokens = 16;
   uint32_t cache_tokens = 0;  ///< 0: up to four sequences of full length
   bool prefix_caching = true;

@@ -97,6 +97,8 @@ Verb add_serve(CLI::App& app) {
   verb->add_option("--served-model-name", options->names, "name in the API (repeatable)");
   verb->add_option("--max-num-queued-reqs", options->engine.queue_requests_max,
                    "requests that may wait");
+  verb->add_option("--max-num-queued-tokens", options->engine.queue_tokens_max,
+                   "prompt tokens of those");
   verb->add_option("--write-timeout", options->write_timeout_s,
                    "seconds after which a client that reads nothing of its answer is cut off")
       ->check(CLI::Range(1, 3600));

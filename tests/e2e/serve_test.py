@@ -11,9 +11,9 @@ import subprocess
 import unittest
 import urllib.error
 import urllib.request
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from program import MODEL, TANDEM
+
 CHAT = {
     "model": "tiny-moe",
     "messages": [{"role": "user", "content": "What is 12 + 30?"}],
@@ -25,9 +25,8 @@ CHAT = {
 class Serve(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        program = ROOT / "build/release/apps/tandem"
         cls.server = subprocess.Popen(
-            [program, "serve", ROOT / "models/tiny-moe", "--port", "0"],
+            [TANDEM, "serve", MODEL, "--port", "0"],
             stdout=subprocess.PIPE,
             text=True,
         )
