@@ -23,8 +23,7 @@ using Json = nlohmann::ordered_json;
 struct BenchOptions {
   std::string model = "models/bench-moe";
   std::string dtype = "bf16";
-  std::string matrix_path = "auto";
-  int threads_count = 0;
+  DeviceOptions device;
   std::vector<uint32_t> prompts{128, 512, 2048};
   std::vector<uint32_t> batches{1, 4, 16};
   std::vector<uint32_t> contexts{128, 2048};
@@ -200,13 +199,13 @@ std::vector<BenchLoop::Options> loops_of(const BenchOptions& options) {
 Result<BenchModel> load_model(const BenchOptions& options) {
   BenchModel::Options load{.folder = options.model,
                            .dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16,
-                           .threads_count = options.threads_count};
+                           .device = options.device};
   const std::vector<BenchLoop::Options> loops = loops_of(options);
   for (const BenchLoop::Options& loop : loops) {
     load.positions_max = std::max(load.positions_max, int64_t{loop.tokens_each});
   }
   const model::ModelFiles files = TANDEM_TRY(model::ModelFiles::open(options.model));
-  const auto device = TANDEM_TRY(cpu::CpuDevice::create({.threads_count = load.threads_count}));
+  const auto device = TANDEM_TRY(make_device(load.device));
   for (const BenchLoop::Options& loop : loops) {
     const engine::Limits limits = BenchLoop::limits_of(files.config, loop);
     TANDEM_TRY(require_memory({.config = files.config,
@@ -257,9 +256,7 @@ Verb add_bench(CLI::App& app) {
                      "model folder; without weights it runs with random ones");
   engine->add_option("--dtype", options->dtype, "stored weights, KV and products")
       ->check(CLI::IsMember({"bf16", "f32"}));
-  engine->add_option("--matrix-path", options->matrix_path,
-                     "auto, portable, avx512_bf16 or amx_bf16");
-  engine->add_option("--threads", options->threads_count, "CPU threads; 0: all cores");
+  add_device_flags(*engine, options->device);
   engine->add_option("--prompts", options->prompts, "prompt lengths of prefill cells")
       ->delimiter(',');
   engine->add_option("--batches", options->batches, "sequences of decode cells")->delimiter(',');

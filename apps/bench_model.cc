@@ -22,9 +22,7 @@ Result<BenchModel> BenchModel::load(const Options& options) {
   BenchModel loaded;
   loaded.files = TANDEM_TRY(model::ModelFiles::open(options.folder));
   loaded.dtype = options.dtype;
-  loaded.device = TANDEM_TRY(
-      cpu::CpuDevice::create({.threads_count = options.threads_count,
-                              .path = TANDEM_TRY(cpu::parse_matrix_path(options.matrix_path))}));
+  loaded.device = TANDEM_TRY(make_device(options.device));
   const auto pack = [&](model::WeightSource& source) {
     return model::Qwen3::load(*loaded.device, loaded.files.config, source,
                               {.compute = options.dtype, .positions_max = options.positions_max});

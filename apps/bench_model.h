@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "apps/device_flags.h"
 #include "base/result.h"
 #include "cpu/cpu_device.h"
 #include "model/model_files.h"
@@ -16,8 +17,7 @@ struct BenchModel {
   struct Options {
     std::string folder;
     DType dtype = DType::kBF16;
-    std::string matrix_path = "auto";
-    int threads_count = 0;      ///< 0: all cores
+    DeviceOptions device;
     int64_t positions_max = 0;  ///< longest sequence
   };
   static Result<BenchModel> load(const Options& options);

@@ -24,8 +24,7 @@ Result<void> inspect(const InspectOptions& options) {
   const model::ModelFiles files = TANDEM_TRY(model::ModelFiles::open(options.load.model));
   const uint32_t length = TANDEM_TRY(model_length_of(options.load, files.config));
   const engine::Limits limits = TANDEM_TRY(limits_of(options.engine, files.config, length, 0));
-  const auto device =
-      TANDEM_TRY(cpu::CpuDevice::create({.threads_count = options.load.threads_count}));
+  const auto device = TANDEM_TRY(make_device(options.load.device));
   const DType compute = options.load.compute();
   const MemoryDemand demand{.config = files.config,
                             .compute = compute,

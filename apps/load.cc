@@ -73,7 +73,7 @@ void add_load_flags(CLI::App& verb, LoadOptions& options) {
       ->check(CLI::IsMember({"bf16", "f32"}));
   verb.add_option("--max-model-len", options.model_length_max,
                   "prompt and answer tokens of one sequence; 0: what the model has");
-  verb.add_option("--threads", options.threads_count, "CPU threads; 0: all cores");
+  add_device_flags(verb, options.device);
 }
 
 Result<uint32_t> model_length_of(const LoadOptions& options, const model::ModelConfig& config) {
@@ -91,7 +91,7 @@ Result<ModelFolder> open_model(const LoadOptions& options) {
   folder.files = TANDEM_TRY(model::ModelFiles::open(options.model));
   folder.compute = options.compute();
   folder.model_length_max = TANDEM_TRY(model_length_of(options, folder.files.config));
-  folder.device = TANDEM_TRY(cpu::CpuDevice::create({.threads_count = options.threads_count}));
+  folder.device = TANDEM_TRY(make_device(options.device));
   TANDEM_TRY(load_text(folder));
   return folder;
 }

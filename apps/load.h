@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/device_flags.h"
 #include "apps/memory_plan.h"
 #include "base/result.h"
 #include "cpu/cpu_device.h"
@@ -21,7 +22,7 @@ struct LoadOptions {
   std::string model;
   std::string dtype = "bf16";
   uint32_t model_length_max = 0;  ///< 0: the model's own
-  int threads_count = 0;          ///< 0: all cores
+  DeviceOptions device;
 
   DType compute() const { return dtype == "f32" ? DType::kF32 : DType::kBF16; }
 };

@@ -18,15 +18,22 @@ constexpr size_t kProgramBytes = 128 * kMiB;
 /// up to 64 heads: 1024 rows of 256 scores, 256 queries and 256 outputs.
 constexpr size_t kWorkerBytes = 4 * kMiB;
 
-/// Scratch is what the hungriest op asks for: sampling three arrays of the vocabulary per worker,
-/// a bf16 product a rounded copy of its rows. Their sum is not less than their maximum.
+/// Scratch is what the hungriest op asks for: sampling three arrays of the vocabulary per worker; a
+/// bf16 product a rounded copy of its rows; the experts' first product, in either type, a row for
+/// every expert of a token. The sum is not less than the maximum.
 size_t scratch_of(const MemoryDemand& demand) {
   const model::ModelConfig& c = demand.config;
-  const int64_t widest = std::max({c.hidden_size, c.heads * c.head_dim, c.intermediate_size,
-                                   c.experts_per_token * c.moe_intermediate_size});
-  const size_t rows = demand.compute == DType::kBF16
-                          ? static_cast<size_t>(demand.step.tokens_max * widest) * sizeof(bf16)
-                          : 0;
+  constexpr size_t kRowPadding = 128;  // ops/linear/rows_cpu.h: an odd number of cache lines
+  const auto row_bytes = [&](int64_t elements) {
+    return static_cast<size_t>(elements) * dtype_bytes(demand.compute) + kRowPadding;
+  };
+  const auto experts = static_cast<size_t>(c.experts_per_token);
+  size_t row = experts * row_bytes(c.hidden_size);
+  if (demand.compute == DType::kBF16) {
+    row = std::max({row, experts * row_bytes(c.moe_intermediate_size), row_bytes(c.hidden_size),
+                    row_bytes(c.heads * c.head_dim), row_bytes(c.intermediate_size)});
+  }
+  const size_t rows = static_cast<size_t>(demand.step.tokens_max) * row;
   const size_t worker = kWorkerBytes + 3 * static_cast<size_t>(c.vocab_size) * sizeof(float);
   return rows + static_cast<size_t>(demand.threads_count) * worker;
 }

@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "cpu/host_memory.h"
-
 #include "cpu/amx.h"
+#include "cpu/host_memory.h"
 
 namespace tandem::cpu {
 namespace {
