@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/bench_loop.h"
 #include "apps/engine_work.h"
 #include "apps/memory_plan.h"
+#include "apps/output_file.h"
 #include "apps/verbs.h"
 #include "cpu/machine_probe.h"
 #include "device/op_times.h"
@@ -22,7 +23,6 @@ using Json = nlohmann::ordered_json;
 
 struct BenchOptions {
   std::string model = "models/bench-moe";
-  std::string dtype = "bf16";
   DeviceOptions device;
   std::vector<uint32_t> prompts{128, 512, 2048};
   std::vector<uint32_t> batches{1, 4, 16};
@@ -164,15 +164,6 @@ class EngineBench {
   OpTimes op_times_;
 };
 
-Result<void> write_json(const std::string& file, const Json& json) {
-  std::ofstream out(file);
-  out << json.dump(1) << "\n";
-  out.close();
-  if (out) return {};
-  return make_error(Code::kInvalidArgument,
-                    fmt::format("{} could not be written; check the path and the disk", file));
-}
-
 Result<void> check(const BenchOptions& options) {
   const auto positive = [](const std::vector<uint32_t>& values) {
     return std::ranges::all_of(values, [](uint32_t v) { return v > 0; });
@@ -197,9 +188,8 @@ std::vector<BenchLoop::Options> loops_of(const BenchOptions& options) {
 
 /// Refuses what will not fit, cell by cell, then loads.
 Result<BenchModel> load_model(const BenchOptions& options) {
-  BenchModel::Options load{.folder = options.model,
-                           .dtype = options.dtype == "f32" ? DType::kF32 : DType::kBF16,
-                           .device = options.device};
+  BenchModel::Options load{.folder = options.model, .device = options.device};
+  const DType compute = options.device.compute();
   const std::vector<BenchLoop::Options> loops = loops_of(options);
   for (const BenchLoop::Options& loop : loops) {
     load.positions_max = std::max(load.positions_max, int64_t{loop.tokens_each});
@@ -209,9 +199,9 @@ Result<BenchModel> load_model(const BenchOptions& options) {
   for (const BenchLoop::Options& loop : loops) {
     const engine::Limits limits = BenchLoop::limits_of(files.config, loop);
     TANDEM_TRY(require_memory({.config = files.config,
-                               .compute = load.dtype,
+                               .compute = compute,
                                .model_length_max = static_cast<uint32_t>(load.positions_max),
-                               .step = engine::StepMemory::options_of(limits, load.dtype),
+                               .step = engine::StepMemory::options_of(limits, compute),
                                .threads_count = device->threads_count(),
                                .size_flags = SizeFlags::kCells,
                                .verb_bytes = kProbeBytes}));
@@ -222,8 +212,10 @@ Result<BenchModel> load_model(const BenchOptions& options) {
 Result<void> bench_engine(const BenchOptions& options) {
   TANDEM_TRY(check(options));
   const BenchModel model = TANDEM_TRY(load_model(options));
+  std::optional<OutputFile> file;
+  if (!options.json.empty()) file = TANDEM_TRY(OutputFile::create(options.json));
   fmt::print("{}{}, {}, {}\n\n", options.model, model.random_weights ? " (random weights)" : "",
-             options.dtype, model.device->describe());
+             options.device.dtype, model.device->describe());
   fmt::print("{:<8} {:>6} {:>8} {:>10} {:>10} {:>9} {:>9} {:>8} {:>9}\n", "", "batch", "tokens",
              "ms", "tokens/s", "reached", "machine", "unit", "share");
   EngineBench bench(options, model);
@@ -234,14 +226,16 @@ Result<void> bench_engine(const BenchOptions& options) {
       cells.push_back(TANDEM_TRY(bench.decode(batch, context)));
     }
   }
-  if (options.json.empty()) return {};
-  return write_json(options.json, {{"version", TANDEM_VERSION},
-                                   {"model", options.model},
-                                   {"random_weights", model.random_weights},
-                                   {"dtype", options.dtype},
-                                   {"device", model.device->describe()},
-                                   {"step_tokens_max", options.step_tokens_max},
-                                   {"cells", cells}});
+  if (!file) return {};
+  const Json json{{"version", TANDEM_VERSION},
+                  {"model", options.model},
+                  {"random_weights", model.random_weights},
+                  {"dtype", options.device.dtype},
+                  {"device", model.device->describe()},
+                  {"step_tokens_max", options.step_tokens_max},
+                  {"cells", cells}};
+  file->stream() << json.dump(1) << "\n";
+  return file->finish();
 }
 
 }  // namespace
@@ -254,8 +248,6 @@ Verb add_bench(CLI::App& app) {
       "engine", "prefill and decode speed, as shares of what the machine can do");
   engine->add_option("model,--model", options->model,
                      "model folder; without weights it runs with random ones");
-  engine->add_option("--dtype", options->dtype, "stored weights, KV and products")
-      ->check(CLI::IsMember({"bf16", "f32"}));
   add_device_flags(*engine, options->device);
   engine->add_option("--prompts", options->prompts, "prompt lengths of prefill cells")
       ->delimiter(',');

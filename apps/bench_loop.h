@@ -19,6 +19,7 @@ class BenchLoop {
     uint32_t tokens_each = 0;      ///< longest sequence, prompt and generated
     uint32_t step_tokens_max = 0;  ///< prompt tokens of one step
   };
+  /// What the engine of such a loop is bounded by; its memory is planned from that.
   static engine::Limits limits_of(const model::ModelConfig& config, const Options& options);
   /// `model` must outlive the loop.
   static Result<std::unique_ptr<BenchLoop>> create(const BenchModel& model, const Options& options);

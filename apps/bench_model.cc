@@ -21,11 +21,11 @@ bool has_weights(const std::filesystem::path& folder) {
 Result<BenchModel> BenchModel::load(const Options& options) {
   BenchModel loaded;
   loaded.files = TANDEM_TRY(model::ModelFiles::open(options.folder));
-  loaded.dtype = options.dtype;
+  loaded.dtype = options.device.compute();
   loaded.device = TANDEM_TRY(make_device(options.device));
   const auto pack = [&](model::WeightSource& source) {
     return model::Qwen3::load(*loaded.device, loaded.files.config, source,
-                              {.compute = options.dtype, .positions_max = options.positions_max});
+                              {.compute = loaded.dtype, .positions_max = options.positions_max});
   };
   loaded.random_weights = !has_weights(loaded.files.folder);
   if (loaded.random_weights) {

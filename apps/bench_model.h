@@ -16,7 +16,6 @@ namespace tandem::apps {
 struct BenchModel {
   struct Options {
     std::string folder;
-    DType dtype = DType::kBF16;
     DeviceOptions device;
     int64_t positions_max = 0;  ///< longest sequence
   };

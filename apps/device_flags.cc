@@ -3,6 +3,8 @@
 namespace tandem::apps {
 
 void add_device_flags(CLI::App& verb, DeviceOptions& options) {
+  verb.add_option("--dtype", options.dtype, "weights, KV and products: bf16 or f32")
+      ->check(CLI::IsMember({"bf16", "f32"}));
   verb.add_option("--threads", options.threads_count, "CPU threads; 0: all cores");
   verb.add_option("--matrix-path", options.matrix_path,
                   "matrix instructions: auto, portable, avx512_bf16 or amx_bf16");

@@ -6,15 +6,20 @@
 
 #include "base/result.h"
 #include "cpu/cpu_device.h"
+#include "device/dtype.h"
 
 namespace tandem::apps {
 
 /// Which device runs a verb, and how.
 struct DeviceOptions {
+  std::string dtype = "bf16";
   int threads_count = 0;  ///< 0: all cores
   std::string matrix_path = "auto";
+
+  DType compute() const { return dtype == "f32" ? DType::kF32 : DType::kBF16; }
 };
 
+/// The flags of DeviceOptions.
 void add_device_flags(CLI::App& verb, DeviceOptions& options);
 
 Result<std::unique_ptr<cpu::CpuDevice>> make_device(const DeviceOptions& options);

@@ -2,13 +2,14 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "apps/answer_stream.h"
 #include "apps/chat_prompt.h"
+#include "apps/output_file.h"
 #include "apps/run_engine.h"
 #include "apps/run_requests.h"
 #include "apps/sampling_flags.h"
@@ -149,24 +150,20 @@ Result<void> generate(const GenerateOptions& options) {
   const ModelFolder folder = TANDEM_TRY(open_model(options.load));
   engine::Limits limits = TANDEM_TRY(limits_of(options.engine, folder));
   auto requests = TANDEM_TRY(make_requests(options, folder, limits));
-  std::ofstream file;
-  const bool to_file = !options.json.empty() && options.json != "-";
-  // Opened before the work, so that a wrong path costs nothing.
-  if (to_file) file.open(options.json);
-  const auto unwritable = [&] {
-    return wrong(fmt::format("{} could not be written; check the path and the disk", options.json));
-  };
-  if (to_file && !file) return unwritable();
+  std::optional<OutputFile> file;
+  if (!options.json.empty() && options.json != "-") {
+    file = TANDEM_TRY(OutputFile::create(options.json));
+  }
 
   AnswerStream stream(*folder.tokenizer);
   const bool streams = options.json.empty() && requests.size() == 1;
   const std::vector<Output> outputs =
       TANDEM_TRY(run(folder, limits, std::move(requests), streams ? &stream : nullptr));
-  if (to_file) {
-    file << json_text(outputs, *folder.tokenizer);
-    file.close();
-    if (!file) return unwritable();
-  } else if (!options.json.empty()) {
+  if (file) {
+    file->stream() << json_text(outputs, *folder.tokenizer);
+    return file->finish();
+  }
+  if (!options.json.empty()) {
     fmt::print("{}", json_text(outputs, *folder.tokenizer));
   } else if (!streams) {
     for (size_t i = 0; i < outputs.size(); ++i) {

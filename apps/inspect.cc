@@ -1,7 +1,6 @@
 // tandem inspect MODEL: config, tensors and memory of a model, without loading it.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -25,7 +24,7 @@ Result<void> inspect(const InspectOptions& options) {
   const uint32_t length = TANDEM_TRY(model_length_of(options.load, files.config));
   const engine::Limits limits = TANDEM_TRY(limits_of(options.engine, files.config, length, 0));
   const auto device = TANDEM_TRY(make_device(options.load.device));
-  const DType compute = options.load.compute();
+  const DType compute = options.load.device.compute();
   const MemoryDemand demand{.config = files.config,
                             .compute = compute,
                             .model_length_max = length,

@@ -69,8 +69,6 @@ Result<void> load_text(ModelFolder& folder) {
 void add_load_flags(CLI::App& verb, LoadOptions& options) {
   verb.add_option("model,--model", options.model, "model folder in Hugging Face layout")
       ->required();
-  verb.add_option("--dtype", options.dtype, "weights, KV and products: bf16 or f32")
-      ->check(CLI::IsMember({"bf16", "f32"}));
   verb.add_option("--max-model-len", options.model_length_max,
                   "prompt and answer tokens of one sequence; 0: what the model has");
   add_device_flags(verb, options.device);
@@ -89,7 +87,7 @@ Result<uint32_t> model_length_of(const LoadOptions& options, const model::ModelC
 Result<ModelFolder> open_model(const LoadOptions& options) {
   ModelFolder folder;
   folder.files = TANDEM_TRY(model::ModelFiles::open(options.model));
-  folder.compute = options.compute();
+  folder.compute = options.device.compute();
   folder.model_length_max = TANDEM_TRY(model_length_of(options, folder.files.config));
   folder.device = TANDEM_TRY(make_device(options.device));
   TANDEM_TRY(load_text(folder));

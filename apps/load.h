@@ -20,11 +20,8 @@ namespace tandem::apps {
 /// What every verb that runs a model takes.
 struct LoadOptions {
   std::string model;
-  std::string dtype = "bf16";
   uint32_t model_length_max = 0;  ///< 0: the model's own
   DeviceOptions device;
-
-  DType compute() const { return dtype == "f32" ? DType::kF32 : DType::kBF16; }
 };
 
 /// The flags of LoadOptions.
@@ -44,6 +41,7 @@ struct ModelFolder {
   uint32_t model_length_max = 0;
 };
 
+/// Reads config, tokenizer and template, and makes the device.
 Result<ModelFolder> open_model(const LoadOptions& options);
 
 /// The weights on the folder's device; kResourceExhausted with a table, before anything is loaded,

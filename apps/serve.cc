@@ -22,7 +22,7 @@ struct ServeOptions {
   uint32_t write_timeout_s = 30;
 };
 
-// What a signal handler can reach; set before the handlers, cleared after the server ran.
+// What a signal handler can reach: set before the handlers are, cleared after they are gone.
 server::Server* g_server = nullptr;
 
 /// The first signal lets answers finish, the second cuts them.
@@ -83,6 +83,7 @@ Result<void> serve(ServeOptions& options) {
   server->run();
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
+  g_server = nullptr;
   return {};
 }
 

@@ -1,6 +1,7 @@
 // The measurements behind machine_probe.h: a streaming sum and chains of products in registers.
 #include "cpu/machine_probe.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>

@@ -1,3 +1,12 @@
+// Contract   tile[r][c] = sum_k rows[r][k] * panel[k][c], f32 and bf16, see panel.h
+// Shapes     1 to 6 rows, 64 columns, any k (bf16: padded to even)
+// Work       2 * rows * 64 * k flop; reads each panel element once
+// Roof       one row: memory; six rows: the f32 multiply-adds of the vector units, for bf16 too
+// Plan       6 rows x 4 vectors of sums in registers (x 2 where there are 16 of them), 64 columns
+//            in as many walks along k as that takes; a bf16 pair becomes two f32 by shift and mask,
+//            low half first; k ascending, one accumulator per element
+// Measured   see docs/performance.md (tandem bench engine, --matrix-path portable)
+// Reference  panel_test.cc
 #include "cpu/panel.h"
 
 #include <cstring>

@@ -15,7 +15,7 @@ namespace tandem::cpu {
 inline constexpr int64_t kPanelColumns = 64;
 inline constexpr int kPanelRowsMax = 32;  ///< rows per call of any kernel
 
-/// Bytes of a left-hand row or of one panel column over k contraction steps.
+/// Elements that k contraction steps take in a left-hand row or a panel column: bf16 go in pairs.
 constexpr int64_t padded_k(DType dtype, int64_t k) {
   return dtype == DType::kBF16 ? (k + 1) / 2 * 2 : k;
 }

@@ -1,7 +1,7 @@
 // Contract   tile[r][c] = sum_k rows[r][k] * panel[k][c], see panel.h
 // Shapes     1 to 6 rows, 64 columns, any k (padded to even)
 // Work       2 * rows * 64 * k flop; reads 128 * k panel bytes once
-// Roof       one row: memory (0.5 flop per byte); six rows: one vdpbf16ps per cycle
+// Roof       one row: memory (1 flop per byte); six rows: one vdpbf16ps per cycle
 // Plan       4 vectors x up to 6 rows of sums in registers; the panel streams, row pairs are
 //            broadcast from L1; pairs of k ascending, one accumulator per element
 // Measured   see docs/performance.md (tandem bench engine)

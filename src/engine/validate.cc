@@ -51,7 +51,7 @@ Result<void> validate(const Limits& l) {
   // Far above any use, and low enough that no product of them overflows.
   constexpr uint32_t kStepTokensMax = 1 << 20;
   constexpr uint32_t kPageTokensMax = 4096;
-  constexpr uint64_t kCacheTokensMax = uint64_t{1} << 32;
+  constexpr uint64_t kCacheTokensMax = uint64_t{1} << 31;  // step_tensors.cc: slots are int32
   if (l.model_length_max < 2)
     return invalid("--max-model-len must be 2 or more: one prompt token and one answer token");
   if (l.sequences_max == 0) return invalid("--max-num-seqs must be 1 or more");
@@ -71,8 +71,9 @@ Result<void> validate(const Limits& l) {
   }
   const uint64_t cache_tokens = uint64_t{l.pages_total} * l.page_tokens;
   if (cache_tokens > kCacheTokensMax) {
-    return invalid(fmt::format("a KV cache of {} tokens is above the limit of {}", cache_tokens,
-                               kCacheTokensMax));
+    return invalid(
+        fmt::format("a KV cache of {} tokens is above the limit of {}: lower --kv-cache-tokens",
+                    cache_tokens, kCacheTokensMax));
   }
   if (cache_tokens < l.model_length_max) {
     return make_error(

@@ -8,6 +8,7 @@
 #include "model/eos_ids.h"
 #include "model/json_fields.h"
 #include "model/rope_config.h"
+#include "ops/attention/attention.h"
 
 namespace tandem::model {
 namespace {
@@ -130,6 +131,13 @@ Result<void> parse_attention_shape(const JsonFields& text, const FamilyDefaults&
                       text.quoted("num_attention_heads") + " (" + std::to_string(config.heads) +
                           ") is not a multiple of " + text.quoted("num_key_value_heads") + " (" +
                           std::to_string(config.kv_heads) + ")");
+  }
+  if (config.heads / config.kv_heads > ops::kAttentionGroupMax) {
+    return make_error(Code::kInvalidArgument,
+                      text.quoted("num_attention_heads") + " (" + std::to_string(config.heads) +
+                          ") is more than " + std::to_string(ops::kAttentionGroupMax) + " times " +
+                          text.quoted("num_key_value_heads") + " (" +
+                          std::to_string(config.kv_heads) + "); attention cannot do that");
   }
 
   const std::optional<int64_t> head_dim = TANDEM_TRY(text.integer("head_dim", kHeadDim));

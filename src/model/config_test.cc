@@ -277,6 +277,8 @@ TEST(Config, WrongValuesNameKeyValueAndRange) {
   EXPECT_THAT(error_of(with({{"num_experts_per_tok", 9}})), HasSubstr("exceeds the 8 experts"));
   EXPECT_THAT(error_of(with({{"num_local_experts", 9}})), HasSubstr("differ"));
   EXPECT_THAT(error_of(with({{"num_attention_heads", 7}})), HasSubstr("not a multiple of"));
+  EXPECT_THAT(error_of(with({{"num_attention_heads", 128}, {"num_key_value_heads", 1}})),
+              HasSubstr("(128) is more than 64 times \"num_key_value_heads\" (1)"));
   EXPECT_THAT(error_of(with({{"head_dim", 15}})), HasSubstr("even number"));
   EXPECT_THAT(error_of(with({{"rms_norm_eps", 0}})), HasSubstr("\"rms_norm_eps\""));
   EXPECT_THAT(error_of(with({{"norm_topk_prob", 1}})), HasSubstr("expected true or false"));

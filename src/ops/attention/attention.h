@@ -11,6 +11,9 @@ namespace tandem::ops {
 /// own; parts are merged in ascending order. Part of the numerics contract.
 inline constexpr int64_t kAttentionSplitTokens = 256;
 
+/// Query heads per kv head at most, four times what released models have; configs are held to it.
+inline constexpr int64_t kAttentionGroupMax = 64;
+
 /// Causal grouped-query attention over paged keys and values, for prefill chunks and decode alike.
 ///
 /// Sequence s has query rows query_start[s] .. query_start[s+1]; its last query row sits at
@@ -23,7 +26,7 @@ inline constexpr int64_t kAttentionSplitTokens = 256;
 struct AttentionArgs {
   TensorView<const float, 2> q;  ///< [tokens, heads * head_dim], normed and rotated; may be strided
   KvPool kv;
-  int64_t heads = 0;
+  int64_t heads = 0;  ///< a multiple of the kv heads, up to kAttentionGroupMax times
   float scale = 0.0f;
   TensorView<const int32_t, 1> query_start;  ///< [sequences + 1], ascending from 0
   TensorView<const int32_t, 1> kv_tokens;    ///< [sequences], >= its query rows

@@ -1,5 +1,6 @@
 // Contract   causal grouped-query attention over paged K and V, see attention.h
-// Shapes     any head_dim and page size, any mix of chunks and single tokens
+// Shapes     any head_dim and page size, up to 64 query heads per kv head, any mix of chunks and
+//            single tokens
 // Work       4 * rows * context * head_dim flop; reads each page once per 16 query tokens
 // Roof       decode: memory and the re-layout of K and V; prefill: the matrix path's peak
 // Plan       tasks are (sequence, kv head, 16 query tokens); K and V of 256 tokens are laid out as
@@ -20,7 +21,6 @@ namespace {
 
 constexpr int64_t kPart = kAttentionSplitTokens;
 constexpr int64_t kQueryTokens = 16;
-constexpr int64_t kGroupMax = 64;  // query heads per kv head
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 size_t rounded(size_t bytes) {
@@ -205,14 +205,13 @@ class Task {
   int64_t rows_ = 0;
   int64_t kv_head_ = 0;
   const int32_t* pages_ = nullptr;
-  float part_scales_[kQueryTokens * kGroupMax];
+  float part_scales_[kQueryTokens * kAttentionGroupMax];
 };
 
 }  // namespace
 
 Result<void> attention_cpu(Stream& stream_any, const AttentionArgs& args) {
   cpu::CpuStream& stream = cpu::cpu_stream(stream_any);
-  TANDEM_CHECK(args.heads / args.kv.kv_heads() <= kGroupMax, "query heads per kv head");
   const int64_t sequences = args.kv_tokens.shape[0];
   const int64_t kv_heads = args.kv.kv_heads();
 

@@ -7,8 +7,12 @@
 #include "cpu/panel.h"
 #include "cpu/vector.h"
 #include "device/tensor.h"
+#include "ops/linear/panel_layout.h"
 
 namespace tandem::ops {
+
+// The layout is written where cpu/ cannot be seen, and read by its kernels.
+static_assert(PanelLayout::kColumns == cpu::kPanelColumns);
 
 /// The left-hand rows of a product as the panel kernels read them: x itself where it can be used
 /// in place, else a copy in scratch, gathered and rounded to the dtype of the panels.

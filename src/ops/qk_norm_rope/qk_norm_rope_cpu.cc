@@ -1,5 +1,9 @@
 // Contract   q/k norm, rotation and the write of K and V into the pool, see qk_norm_rope.h
-// Work       reads qkv once, writes q, K and V once; memory bound
+// Shapes     any tokens and heads; up to head_dim rotated dimensions, an even number
+// Work       reads qkv once, writes q, K and V once
+// Roof       memory
+// Plan       a task per token: each head is normed and rotated in place, then written to its page
+// Measured   not alone yet; its part of a step: tandem bench engine --ops
 // Reference  qk_norm_rope_test.cc
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,9 @@
 // Contract   out = x / sqrt(mean(x^2) + eps) * weight per row, see rms_norm.h
-// Work       reads x twice (the second time from L1), writes out; memory bound
+// Shapes     any rows and columns
+// Work       reads x twice (the second time from L1), writes out
+// Roof       memory
+// Plan       a task per row
+// Measured   not alone yet; its part of a step: tandem bench engine --ops
 // Reference  rms_norm_test.cc
 #include <cmath>
 

@@ -1,6 +1,10 @@
 // Contract   top-k experts of every token and their weights, see route.h
+// Shapes     any tokens and experts, k up to the experts
 // Work       k passes over the experts of a token: tens of comparisons beside a product of
 //            hidden * experts
+// Roof       none that shows: a row of logits lies in L1
+// Plan       a task per token: k scans for the largest, ids sorted, softmax over all experts
+// Measured   not alone yet; its part of a step: tandem bench engine --ops
 // Reference  route_test.cc
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,10 @@
 // Contract   one token per row of logits, see sample.h
+// Shapes     any rows, each with its own parameters
 // Work       a few passes over the vocabulary per row; rows run side by side
+// Roof       one core's passes: a row is one task, so fewer rows than threads leave some idle
+// Plan       a task per row; candidates come from a heap, so that a draw which ends early sorts
+//            only what it looked at; masses are added in float64 in a fixed order
+// Measured   not alone yet; its part of a step: tandem bench engine --ops
 // Reference  sample_test.cc, philox_test.cc
 #include <algorithm>
 #include <cmath>
