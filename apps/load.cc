@@ -24,6 +24,16 @@ std::string token_content(const Json& value) {
   return "";
 }
 
+/// Empty where the folder has none.
+Result<Json> tokenizer_config(const model::ModelFiles& files) {
+  if (!files.tokenizer_config) return Json::object();
+  const std::string text = TANDEM_TRY(io::read_file(*files.tokenizer_config, kConfigBytesMax));
+  Json config = Json::parse(text, nullptr, false);
+  if (config.is_object()) return config;
+  return make_error(Code::kDataLoss,
+                    fmt::format("{} is not a JSON object", files.tokenizer_config->string()));
+}
+
 Result<void> load_text(ModelFolder& folder) {
   const model::ModelFiles& files = folder.files;
   if (!files.tokenizer) {
@@ -33,14 +43,7 @@ Result<void> load_text(ModelFolder& folder) {
   const std::string json = TANDEM_TRY(io::read_file(*files.tokenizer, kTokenizerBytesMax));
   folder.tokenizer = TANDEM_TRY(text::Tokenizer::create(json));
   for (int32_t id : files.stop_token_ids) folder.stop_tokens.push_back(id);
-  if (!files.tokenizer_config) return {};
-
-  const std::string text = TANDEM_TRY(io::read_file(*files.tokenizer_config, kConfigBytesMax));
-  const Json config = Json::parse(text, nullptr, false);
-  if (!config.is_object()) {
-    return make_error(Code::kDataLoss,
-                      fmt::format("{} is not a JSON object", files.tokenizer_config->string()));
-  }
+  const Json config = TANDEM_TRY(tokenizer_config(files));
   Json special = Json::object();
   for (const char* key : {"bos_token", "eos_token", "pad_token", "unk_token"}) {
     const std::string content = config.contains(key) ? token_content(config[key]) : "";

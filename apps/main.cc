@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
   using namespace tandem;
   CLI::App app{"Tandem: serve Qwen mixture-of-experts models"};
   app.set_version_flag("--version", TANDEM_VERSION);
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // with 1, CLI11 does not say which unknown verb it met
   app.option_defaults()->always_capture_default();  // shown by --help
   const std::pair<std::string, apps::Verb> verbs[] = {
       {"serve", apps::add_serve(app)}, {"generate", apps::add_generate(app)},
@@ -24,5 +24,6 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "tandem {}: {}\n", name, result.error().what);
     return 1;
   }
+  fmt::print(stderr, "{}", app.help());
   return 1;
 }

@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "apps/run_engine.h"
@@ -36,6 +37,13 @@ void on_signal(int) {
   }
 }
 
+/// The last part of the folder's path, also where that is given as "models/tiny-moe/" or ".".
+std::string name_of(const std::string& folder) {
+  std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  return path.filename().string();
+}
+
 void raise_open_files() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -55,7 +63,7 @@ Result<void> serve(ServeOptions& options) {
   front.port = options.port;
   front.model_names = options.names;
   if (front.model_names.empty()) {
-    front.model_names.push_back(std::filesystem::path(options.load.model).filename().string());
+    front.model_names.push_back(name_of(options.load.model));
   }
   front.version = TANDEM_VERSION;
   front.write_stall_ms = static_cast<int>(options.write_timeout_s) * 1000;

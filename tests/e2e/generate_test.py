@@ -106,6 +106,15 @@ class Generate(unittest.TestCase):
                 self.assertIn(expected, done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1)
 
+    def test_a_chat_template_needs_no_tokenizer_config(self):
+        for file in MODEL.iterdir():
+            if file.name != "tokenizer_config.json":
+                (self.folder / file.name).symlink_to(file)
+        template = "<|im_start|>user\n{{ messages[0].content }}<|im_end|>\n<|im_start|>assistant\n"
+        self.write("chat_template.jinja", template)
+        done = run("generate", self.folder, "hi", "--chat", "--max-tokens", 1)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_an_absent_model_is_named(self):
         done = run("generate", self.folder / "nowhere", "a")
         self.assertEqual(done.returncode, 1)

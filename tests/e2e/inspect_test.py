@@ -179,6 +179,16 @@ class Inspect(unittest.TestCase):
         self.assertLess(peak, said)
 
 
+class Verbs(unittest.TestCase):
+    def test_an_unknown_verb_is_named_and_none_lists_all(self):
+        unknown = run("serv")
+        self.assertNotEqual(unknown.returncode, 0)
+        self.assertIn("serv", unknown.stderr)
+        none = run()
+        self.assertNotEqual(none.returncode, 0)
+        self.assertIn("generate", none.stderr)
+
+
 class Version(unittest.TestCase):
     def test_verb_and_flag_print_the_same(self):
         verb, flag = run("version"), run("--version")

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 
 from program import MODEL, TANDEM
+from tandem_server import TandemServer
 
 CHAT = {
     "model": "tiny-moe",
@@ -77,6 +78,14 @@ class Serve(unittest.TestCase):
         self.assertEqual(error["param"], "temperature")
         refused.exception.close()
         self.test_answers_a_sum()
+
+
+class Name(unittest.TestCase):
+    def test_a_slash_behind_the_folder_does_not_empty_the_name(self):
+        server = TandemServer(model=f"{MODEL}/")
+        models = json.loads(server.call("/v1/models"))["data"]
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual([model["id"] for model in models], [MODEL.name])
 
 
 if __name__ == "__main__":

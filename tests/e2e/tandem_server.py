@@ -13,11 +13,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class TandemServer:
-    """models/tiny-moe on a free port, until stop()."""
+    """A model, models/tiny-moe by default, on a free port, until stop()."""
 
-    def __init__(self, *arguments: str):
-        command = [ROOT / "build/release/apps/tandem", "serve", ROOT / "models/tiny-moe"]
-        command += ["--port", "0", *arguments]
+    def __init__(self, *arguments: str, model: str | Path = ROOT / "models/tiny-moe"):
+        command = [ROOT / "build/release/apps/tandem", "serve", model, "--port", "0", *arguments]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         for line in self.process.stdout:
             if match := re.search(r"serving at http://(\S+):(\d+)", line):

@@ -8,6 +8,9 @@ from x.shell import ROOT, Failed, jobs_count, replace_process, run
 # ctest's own limit per test executable: far above what any takes, so that a hang ends.
 TEST_SECONDS_MAX = 600
 
+# Options of `tandem serve` without a value.
+SWITCHES = ("--enable-prefix-caching", "--no-enable-prefix-caching", "--help", "-h")
+
 
 def folder(preset: str) -> Path:
     return ROOT / "build" / preset
@@ -60,9 +63,22 @@ def program() -> str:
     return str(folder("release") / "apps/tandem")
 
 
+def names_model(arguments: list[str]) -> bool:
+    """Whether --model is there, or a word that is not the value of the option before it."""
+    before = ""
+    for word in arguments:
+        if word == "--model" or word.startswith("--model="):
+            return True
+        takes_value = before.startswith("-") and "=" not in before and before not in SWITCHES
+        if not word.startswith("-") and not takes_value:
+            return True
+        before = word
+    return False
+
+
 def serve_arguments(arguments: list[str]) -> list[str]:
     """`tandem serve` of what the user asked for; defaults only for what is not said."""
-    has_model = bool(arguments) and not arguments[0].startswith("-")
+    has_model = names_model(arguments)
     result = ["serve"] + ([] if has_model else ["models/tiny-moe"]) + arguments
     for option, value in (("--host", "127.0.0.1"), ("--port", "8000")):
         if not any(word == option or word.startswith(option + "=") for word in arguments):

@@ -59,6 +59,13 @@ class ServeTest(unittest.TestCase):
             ([], ["serve", "models/tiny-moe", *host, *port]),
             (["--port", "9"], ["serve", "models/tiny-moe", "--port", "9", *host]),
             (["--host=::1", "--port=9"], ["serve", "models/tiny-moe", "--host=::1", "--port=9"]),
+            (["--model", "folder"], ["serve", "--model", "folder", *host, *port]),
+            (["--model=folder"], ["serve", "--model=folder", *host, *port]),
+            (["--port", "9", "folder"], ["serve", "--port", "9", "folder", *host]),
+            (
+                ["--no-enable-prefix-caching", "folder"],
+                ["serve", "--no-enable-prefix-caching", "folder", *host, *port],
+            ),
             (["folder", "--dtype", "f32"], ["serve", "folder", "--dtype", "f32", *host, *port]),
         ):
             self.assertEqual(build.serve_arguments(given), expected)
