@@ -14,15 +14,25 @@ void add_sampling_flags(CLI::App& verb, SamplingOptions& options) {
                   "tokens of one answer at most; 0: what the context holds");
 }
 
+engine::SamplingParams recommended_sampling(const ModelFolder& folder) {
+  const model::GenerationDefaults& own = folder.files.generation;
+  engine::SamplingParams sampling;
+  sampling.temperature = own.temperature.value_or(sampling.temperature);
+  sampling.top_k = own.top_k.value_or(sampling.top_k);
+  sampling.top_p = own.top_p.value_or(sampling.top_p);
+  sampling.min_p = own.min_p.value_or(sampling.min_p);
+  sampling.repetition_penalty = own.repetition_penalty.value_or(sampling.repetition_penalty);
+  return sampling;
+}
+
 engine::Request request_of(const SamplingOptions& options, const ModelFolder& folder,
                            std::vector<TokenId> prompt) {
-  const model::GenerationDefaults& own = folder.files.generation;
   engine::Request request;
   engine::SamplingParams& sampling = request.sampling;
-  sampling.temperature =
-      options.temperature.value_or(own.temperature.value_or(sampling.temperature));
-  sampling.top_p = options.top_p.value_or(own.top_p.value_or(sampling.top_p));
-  sampling.top_k = options.top_k.value_or(own.top_k.value_or(sampling.top_k));
+  sampling = recommended_sampling(folder);
+  sampling.temperature = options.temperature.value_or(sampling.temperature);
+  sampling.top_p = options.top_p.value_or(sampling.top_p);
+  sampling.top_k = options.top_k.value_or(sampling.top_k);
   std::random_device random;
   sampling.seed = options.seed.value_or(uint64_t{random()} << 32 | random());
   request.prompt = std::move(prompt);

@@ -21,6 +21,9 @@ struct SamplingOptions {
 /// The flags of SamplingOptions.
 void add_sampling_flags(CLI::App& verb, SamplingOptions& options);
 
+/// How the model's generation_config wants tokens chosen, where it says.
+engine::SamplingParams recommended_sampling(const ModelFolder& folder);
+
 /// A request without id that ends at the model's stop tokens.
 engine::Request request_of(const SamplingOptions& options, const ModelFolder& folder,
                            std::vector<TokenId> prompt);

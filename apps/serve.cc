@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "apps/run_engine.h"
+#include "apps/sampling_flags.h"
 #include "apps/verbs.h"
 #include "server/server.h"
 
@@ -69,10 +70,7 @@ Result<void> serve(ServeOptions& options) {
   front.write_stall_ms = static_cast<int>(options.write_timeout_s) * 1000;
   front.model_length_max = limits.model_length_max;
   front.stop_tokens = folder.stop_tokens;
-  const model::GenerationDefaults& defaults = folder.files.generation;
-  front.temperature = defaults.temperature.value_or(front.temperature);
-  front.top_k = defaults.top_k.value_or(front.top_k);
-  front.top_p = defaults.top_p.value_or(front.top_p);
+  front.sampling = recommended_sampling(folder);
   auto server = TANDEM_TRY(server::Server::create(front, *running.engine, *folder.tokenizer,
                                                   folder.chat_template.get()));
   g_server = server.get();

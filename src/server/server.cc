@@ -40,9 +40,7 @@ openai::Rules rules_of(const Server::Options& options, const text::Tokenizer& to
           .vocabulary_size = tokenizer.vocabulary_size(),
           .n_max = options.n_max,
           .choices_max = options.choices_max,
-          .temperature = options.temperature,
-          .top_k = options.top_k,
-          .top_p = options.top_p};
+          .sampling = options.sampling};
 }
 
 Result<void> check(const Server::Options& options) {

@@ -25,10 +25,7 @@ class Server {
     std::string version = "unknown";       ///< GET /version
     uint32_t model_length_max = 0;         ///< prompt and answer together, in tokens
     std::vector<TokenId> stop_tokens;      ///< the model's own
-    // What a request gets when it does not say (the model's generation_config):
-    float temperature = 1.0f;
-    int32_t top_k = 0;
-    float top_p = 1.0f;
+    engine::SamplingParams sampling;       ///< what a request gets when it does not say
     // Limits:
     uint32_t n_max = 64;         ///< choices per prompt
     uint32_t choices_max = 256;  ///< prompts x n of one request

@@ -19,24 +19,25 @@ constexpr double kRepetitionPenaltyMax = 10.0;
 
 void read_sampling(Fields& fields, const Rules& rules, GenerationParams& params) {
   engine::SamplingParams& sampling = params.sampling;
+  const engine::SamplingParams& own = rules.sampling;
   sampling.temperature = static_cast<float>(
-      fields.number("temperature", {.min = 0, .max = 2}).value_or(rules.temperature));
+      fields.number("temperature", {.min = 0, .max = 2}).value_or(own.temperature));
   sampling.top_p = static_cast<float>(
-      fields.number("top_p", {.min = 0, .max = 1, .above_min = true}).value_or(rules.top_p));
+      fields.number("top_p", {.min = 0, .max = 1, .above_min = true}).value_or(own.top_p));
   // A tiny top_p may round to zero; the most likely token alone is what it means.
   sampling.top_p = std::max(sampling.top_p, std::numeric_limits<float>::min());
   const int64_t top_k =
-      fields.integer("top_k", -1, std::numeric_limits<int32_t>::max()).value_or(rules.top_k);
+      fields.integer("top_k", -1, std::numeric_limits<int32_t>::max()).value_or(own.top_k);
   sampling.top_k = static_cast<int32_t>(std::max<int64_t>(top_k, 0));  // -1 also means all
   sampling.min_p =
-      static_cast<float>(fields.number("min_p", {.min = 0, .max = 1}).value_or(sampling.min_p));
+      static_cast<float>(fields.number("min_p", {.min = 0, .max = 1}).value_or(own.min_p));
   sampling.presence_penalty =
       static_cast<float>(fields.number("presence_penalty", {.min = -2, .max = 2}).value_or(0));
   sampling.frequency_penalty =
       static_cast<float>(fields.number("frequency_penalty", {.min = -2, .max = 2}).value_or(0));
   const NumberRange repetition{.min = 0, .max = kRepetitionPenaltyMax, .above_min = true};
-  sampling.repetition_penalty =
-      static_cast<float>(fields.number("repetition_penalty", repetition).value_or(1));
+  sampling.repetition_penalty = static_cast<float>(
+      fields.number("repetition_penalty", repetition).value_or(own.repetition_penalty));
   sampling.repetition_penalty =
       std::max(sampling.repetition_penalty, std::numeric_limits<float>::min());
   const auto seed = fields.integer("seed", std::numeric_limits<int64_t>::min(),

@@ -19,12 +19,9 @@ struct Rules {
   std::vector<std::string> model_names;  ///< never empty; the first one is the default
   uint32_t model_length_max = 0;         ///< prompt and answer together, in tokens
   TokenId vocabulary_size = 0;
-  uint32_t n_max = 64;         ///< choices per prompt
-  uint32_t choices_max = 256;  ///< prompts x n
-  // The model's generation_config:
-  float temperature = 1.0f;
-  int32_t top_k = 0;
-  float top_p = 1.0f;
+  uint32_t n_max = 64;              ///< choices per prompt
+  uint32_t choices_max = 256;       ///< prompts x n
+  engine::SamplingParams sampling;  ///< for absent fields: the model's generation_config
 };
 
 /// What both generating endpoints share.

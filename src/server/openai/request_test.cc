@@ -17,9 +17,11 @@ Rules rules() {
           .vocabulary_size = 50,
           .n_max = 4,
           .choices_max = 8,
-          .temperature = 0.6f,
-          .top_k = 20,
-          .top_p = 0.95f};
+          .sampling = {.temperature = 0.6f,
+                       .top_k = 20,
+                       .top_p = 0.95f,
+                       .min_p = 0.05f,
+                       .repetition_penalty = 1.1f}};
 }
 
 std::string chat_with(const std::string& fields) {
@@ -66,6 +68,8 @@ TEST(ChatRequest, TakesDefaultsFromTheModel) {
   EXPECT_FLOAT_EQ(request.params.sampling.temperature, 0.6f);
   EXPECT_EQ(request.params.sampling.top_k, 20);
   EXPECT_FLOAT_EQ(request.params.sampling.top_p, 0.95f);
+  EXPECT_FLOAT_EQ(request.params.sampling.min_p, 0.05f);
+  EXPECT_FLOAT_EQ(request.params.sampling.repetition_penalty, 1.1f);
   EXPECT_EQ(request.params.sampling.logprobs_count, -1);
   EXPECT_FALSE(request.params.tokens_max.has_value());
   EXPECT_FALSE(request.params.seeded);
