@@ -21,7 +21,7 @@ struct SamplingParams {
   float min_p = 0.0f;               ///< [0, 1], relative to the most likely token
   float presence_penalty = 0.0f;    ///< [-2, 2], over generated tokens
   float frequency_penalty = 0.0f;   ///< [-2, 2], over generated tokens
-  float repetition_penalty = 1.0f;  ///< > 0, over prompt and generated tokens
+  float repetition_penalty = 1.0f;  ///< [0.001, 1e6], over prompt and generated tokens
   uint64_t seed = 0;                ///< The front end draws one when the client gives none.
   struct Bias {
     TokenId token;

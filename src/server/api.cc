@@ -72,10 +72,7 @@ class Conversion final : public http::Exchange {
         },
         [this](Result result) { answer(std::move(result)); });
     if (!pending_) {
-      answer(ApiError{.status = 429,
-                      .message = "Too many requests wait to be read. Try again.",
-                      .code = "queue_full",
-                      .retry_after_s = 1});
+      answer(full_of_bodies());
     }
   }
 

@@ -39,6 +39,13 @@ http::Response error_response(const ApiError& error) {
   return response;
 }
 
+ApiError full_of_bodies() {
+  return {.status = 429,
+          .message = "Too many requests wait to be read. Try again.",
+          .code = "queue_full",
+          .retry_after_s = 1};
+}
+
 Generation::Generation(GenerationServices& services, Origin origin, std::string body,
                        http::Responder& responder)
     : services_(services),
@@ -52,10 +59,7 @@ Generation::Generation(GenerationServices& services, Origin origin, std::string 
       },
       [this](Result result) { on_prepared(std::move(result)); });
   if (!preparation_) {
-    fail({.status = 429,
-          .message = "Too many requests wait to be read. Try again.",
-          .code = "queue_full",
-          .retry_after_s = 1});
+    fail(full_of_bodies());
   }
 }
 

@@ -99,4 +99,7 @@ class Generation final : public http::Exchange, private EventRouter::Receiver {
 /// Answers with an error's JSON and its Retry-After.
 http::Response error_response(const openai::ApiError& error);
 
+/// What a client is told whose body no worker has room for.
+openai::ApiError full_of_bodies();
+
 }  // namespace tandem::server

@@ -31,7 +31,7 @@ class Metrics {
   };
   void on_choice_end(const Choice& choice);
 
-  /// `handler` is one of the names in kHandlers.
+  /// `handler` is the label of an endpoint (a Route in api.cc), or "other".
   void on_answer(std::string_view handler, int status);
 
   /// The page, in Prometheus's text format, with the engine's and the sockets' own numbers.

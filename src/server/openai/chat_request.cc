@@ -8,7 +8,6 @@ namespace tandem::server::openai {
 
 namespace {
 
-constexpr int kTopLogprobsMax = 20;
 constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
 
 /// Joins the text parts of a content list, as templates take a string. Other kinds of part would

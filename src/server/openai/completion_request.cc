@@ -6,7 +6,6 @@ namespace tandem::server::openai {
 
 namespace {
 
-constexpr int kLogprobsMax = 20;
 /// OpenAI's default for this endpoint; chats may use the rest of the context.
 constexpr uint32_t kTokensMaxDefault = 16;
 
@@ -65,7 +64,7 @@ ApiResult<CompletionRequest> parse_completion_request(std::string_view body, con
   if (!request.params.tokens_max) {
     request.params.tokens_max = std::max(kTokensMaxDefault, request.params.tokens_min);
   }
-  if (const auto count = fields.integer("logprobs", 0, kLogprobsMax)) {
+  if (const auto count = fields.integer("logprobs", 0, kTopLogprobsMax)) {
     request.params.sampling.logprobs_count = static_cast<int32_t>(*count);
   }
   request.prompts = read_prompts(fields, rules);

@@ -15,6 +15,7 @@ constexpr size_t kStopsCountMax = 16;
 constexpr size_t kStopBytesMax = 4096;
 constexpr size_t kStopTokensCountMax = 64;
 constexpr size_t kBiasCountMax = 1024;
+constexpr double kRepetitionPenaltyMin = 0.001;  // the engine's; a logit is divided by it
 constexpr double kRepetitionPenaltyMax = 10.0;
 
 void read_sampling(Fields& fields, const Rules& rules, GenerationParams& params) {
@@ -35,11 +36,9 @@ void read_sampling(Fields& fields, const Rules& rules, GenerationParams& params)
       static_cast<float>(fields.number("presence_penalty", {.min = -2, .max = 2}).value_or(0));
   sampling.frequency_penalty =
       static_cast<float>(fields.number("frequency_penalty", {.min = -2, .max = 2}).value_or(0));
-  const NumberRange repetition{.min = 0, .max = kRepetitionPenaltyMax, .above_min = true};
+  const NumberRange repetition{.min = kRepetitionPenaltyMin, .max = kRepetitionPenaltyMax};
   sampling.repetition_penalty = static_cast<float>(
       fields.number("repetition_penalty", repetition).value_or(own.repetition_penalty));
-  sampling.repetition_penalty =
-      std::max(sampling.repetition_penalty, std::numeric_limits<float>::min());
   const auto seed = fields.integer("seed", std::numeric_limits<int64_t>::min(),
                                    std::numeric_limits<int64_t>::max());
   params.seeded = seed.has_value();

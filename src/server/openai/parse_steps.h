@@ -9,6 +9,9 @@
 
 namespace tandem::server::openai {
 
+/// Most likely tokens that a client may ask to see per token; the engine's bound, and OpenAI's.
+inline constexpr int64_t kTopLogprobsMax = 20;
+
 /// Steps that the parsers of several endpoints share. Each reports faults to `fields`.
 
 /// Parses a body that must be one JSON object.

@@ -169,6 +169,7 @@ TEST(ChatRequest, NamesTheFieldAtFault) {
       {R"("presence_penalty":3)", "presence_penalty", "invalid_value"},
       {R"("frequency_penalty":-3)", "frequency_penalty", "invalid_value"},
       {R"("repetition_penalty":0)", "repetition_penalty", "invalid_value"},
+      {R"("repetition_penalty":0.0009)", "repetition_penalty", "invalid_value"},
       {R"("seed":1.5)", "seed", "invalid_value"},
       {R"("seed":18446744073709551615)", "seed", "invalid_value"},
       {R"("stop":3)", "stop", "invalid_type"},
