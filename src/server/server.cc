@@ -42,7 +42,9 @@ openai::Rules rules_of(const Server::Options& options, const text::Tokenizer& to
           .choices_max = options.choices_max,
           .temperature = options.temperature,
           .top_k = options.top_k,
-          .top_p = options.top_p};
+          .top_p = options.top_p,
+          .min_p = options.min_p,
+          .repetition_penalty = options.repetition_penalty};
 }
 
 Result<void> check(const Server::Options& options) {

@@ -29,6 +29,8 @@ class Server {
     float temperature = 1.0f;
     int32_t top_k = 0;
     float top_p = 1.0f;
+    float min_p = 0.0f;
+    float repetition_penalty = 1.0f;
     // Limits:
     uint32_t n_max = 64;         ///< choices per prompt
     uint32_t choices_max = 256;  ///< prompts x n of one request

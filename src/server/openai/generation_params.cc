@@ -15,6 +15,10 @@ constexpr size_t kStopsCountMax = 16;
 constexpr size_t kStopBytesMax = 4096;
 constexpr size_t kStopTokensCountMax = 64;
 constexpr size_t kBiasCountMax = 1024;
+// Longer salts would share no prefix at all, without anybody noticing.
+constexpr size_t kSaltBytesMax = 256;
+// The engine's least; below it scores overflow.
+constexpr double kRepetitionPenaltyMin = 1e-3;
 constexpr double kRepetitionPenaltyMax = 10.0;
 
 void read_sampling(Fields& fields, const Rules& rules, GenerationParams& params) {
@@ -29,16 +33,14 @@ void read_sampling(Fields& fields, const Rules& rules, GenerationParams& params)
       fields.integer("top_k", -1, std::numeric_limits<int32_t>::max()).value_or(rules.top_k);
   sampling.top_k = static_cast<int32_t>(std::max<int64_t>(top_k, 0));  // -1 also means all
   sampling.min_p =
-      static_cast<float>(fields.number("min_p", {.min = 0, .max = 1}).value_or(sampling.min_p));
+      static_cast<float>(fields.number("min_p", {.min = 0, .max = 1}).value_or(rules.min_p));
   sampling.presence_penalty =
       static_cast<float>(fields.number("presence_penalty", {.min = -2, .max = 2}).value_or(0));
   sampling.frequency_penalty =
       static_cast<float>(fields.number("frequency_penalty", {.min = -2, .max = 2}).value_or(0));
-  const NumberRange repetition{.min = 0, .max = kRepetitionPenaltyMax, .above_min = true};
-  sampling.repetition_penalty =
-      static_cast<float>(fields.number("repetition_penalty", repetition).value_or(1));
-  sampling.repetition_penalty =
-      std::max(sampling.repetition_penalty, std::numeric_limits<float>::min());
+  const NumberRange repetition{.min = kRepetitionPenaltyMin, .max = kRepetitionPenaltyMax};
+  sampling.repetition_penalty = static_cast<float>(
+      fields.number("repetition_penalty", repetition).value_or(rules.repetition_penalty));
   const auto seed = fields.integer("seed", std::numeric_limits<int64_t>::min(),
                                    std::numeric_limits<int64_t>::max());
   params.seeded = seed.has_value();
@@ -201,7 +203,7 @@ GenerationParams read_generation_params(Fields& fields, const Rules& rules) {
   params.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   params.include_stop = fields.boolean("include_stop_str_in_output").value_or(false);
   params.skip_special = fields.boolean("skip_special_tokens").value_or(true);
-  params.cache_salt = fields.string("cache_salt", kNameBytesMax).value_or("");
+  params.cache_salt = fields.string("cache_salt", kSaltBytesMax).value_or("");
   fields.string("user", kNameBytesMax);  // accepted for compatibility; only its type is checked
   if (const Json* tokens = fields.find("stop_token_ids")) {
     if (!tokens->is_array()) {

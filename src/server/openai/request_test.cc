@@ -19,7 +19,9 @@ Rules rules() {
           .choices_max = 8,
           .temperature = 0.6f,
           .top_k = 20,
-          .top_p = 0.95f};
+          .top_p = 0.95f,
+          .min_p = 0.05f,
+          .repetition_penalty = 1.1f};
 }
 
 std::string chat_with(const std::string& fields) {
@@ -66,6 +68,8 @@ TEST(ChatRequest, TakesDefaultsFromTheModel) {
   EXPECT_FLOAT_EQ(request.params.sampling.temperature, 0.6f);
   EXPECT_EQ(request.params.sampling.top_k, 20);
   EXPECT_FLOAT_EQ(request.params.sampling.top_p, 0.95f);
+  EXPECT_FLOAT_EQ(request.params.sampling.min_p, 0.05f);
+  EXPECT_FLOAT_EQ(request.params.sampling.repetition_penalty, 1.1f);
   EXPECT_EQ(request.params.sampling.logprobs_count, -1);
   EXPECT_FALSE(request.params.tokens_max.has_value());
   EXPECT_FALSE(request.params.seeded);
@@ -140,6 +144,15 @@ TEST(ChatRequest, TurnsContentIntoOneString) {
             R"({"role":"tool","content":"r","tool_call_id":"1"}])");
 }
 
+TEST(ChatRequest, ASaltIsAsLongAsTheCacheCanKeepApart) {
+  const auto salted = [](size_t length) {
+    return chat_with("\"cache_salt\":\"" + std::string(length, 's') + "\"");
+  };
+  EXPECT_EQ(chat(salted(256)).params.cache_salt.size(), 256u);
+  expect_refused(parse_chat_request(salted(257), rules()), "257 bytes", "cache_salt",
+                 "invalid_value");
+}
+
 TEST(ChatRequest, WithoutToolChoiceTheModelIsToldOfNoTools) {
   EXPECT_EQ(chat(chat_with(R"("tools":[{"a":1}],"tool_choice":"none")")).input.tools_json, "");
 }
@@ -164,6 +177,7 @@ TEST(ChatRequest, NamesTheFieldAtFault) {
       {R"("min_p":1.5)", "min_p", "invalid_value"},
       {R"("presence_penalty":3)", "presence_penalty", "invalid_value"},
       {R"("frequency_penalty":-3)", "frequency_penalty", "invalid_value"},
+      {R"("repetition_penalty":1e-9)", "repetition_penalty", "invalid_value"},
       {R"("repetition_penalty":0)", "repetition_penalty", "invalid_value"},
       {R"("seed":1.5)", "seed", "invalid_value"},
       {R"("seed":18446744073709551615)", "seed", "invalid_value"},
