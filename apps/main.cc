@@ -1,11 +1,26 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <cstdio>
 
 #include "apps/verbs.h"
 
+namespace {
+
+/// Standard streams that the parent closed. Else the next file or socket would get their numbers,
+/// and what is printed would go into it, and what it holds be read as the user's words.
+void open_standard_streams() {
+  for (int stream : {0, 1, 2}) {
+    // open() takes the lowest free number, which is `stream`: those below it are open by now.
+    if (fcntl(stream, F_GETFD) == -1) static_cast<void>(open("/dev/null", O_RDWR));
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace tandem;
+  open_standard_streams();
   CLI::App app{"Tandem: serve Qwen mixture-of-experts models"};
   app.set_version_flag("--version", TANDEM_VERSION);
   app.require_subcommand(0, 1);  // with 1, CLI11 does not say which unknown verb it met

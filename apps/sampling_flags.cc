@@ -3,13 +3,16 @@
 #include <random>
 #include <utility>
 
+#include "apps/unsigned_flag.h"
+
 namespace tandem::apps {
 
 void add_sampling_flags(CLI::App& verb, SamplingOptions& options) {
   verb.add_option("--temperature", options.temperature, "0 takes the most likely token");
   verb.add_option("--top-p", options.top_p, "least share of probability that is kept");
   verb.add_option("--top-k", options.top_k, "most likely tokens that are kept; 0: all");
-  verb.add_option("--seed", options.seed, "the same seed gives the same answer");
+  verb.add_option("--seed", options.seed, "the same seed gives the same answer")
+      ->check(unsigned_64());
   verb.add_option("--max-tokens", options.tokens_max,
                   "tokens of one answer at most; 0: what the context holds");
 }

@@ -1,5 +1,6 @@
 // tandem serve MODEL: one process, one rank, the OpenAI-compatible server.
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include <csignal>
@@ -9,6 +10,7 @@
 
 #include "apps/run_engine.h"
 #include "apps/sampling_flags.h"
+#include "apps/unsigned_flag.h"
 #include "apps/verbs.h"
 #include "server/server.h"
 
@@ -24,11 +26,17 @@ struct ServeOptions {
   uint32_t write_timeout_s = 30;
 };
 
-// What a signal handler can reach: set before the handlers are, cleared after they are gone.
+// What a signal handler can reach; set before the handlers, unused once they are gone.
 server::Server* g_server = nullptr;
+pthread_t g_main_thread;
 
 /// The first signal lets answers finish, the second cuts them.
-void on_signal(int) {
+void on_signal(int signal) {
+  // On the main thread alone, no signal can still use a server that this thread destroys.
+  if (pthread_equal(pthread_self(), g_main_thread) == 0) {
+    pthread_kill(g_main_thread, signal);
+    return;
+  }
   static volatile std::sig_atomic_t signals = 0;
   signals = signals + 1;
   if (signals == 1) {
@@ -74,6 +82,7 @@ Result<void> serve(ServeOptions& options) {
   auto server = TANDEM_TRY(server::Server::create(front, *running.engine, *folder.tokenizer,
                                                   folder.chat_template.get()));
   g_server = server.get();
+  g_main_thread = pthread_self();
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
   fmt::print(
@@ -87,9 +96,9 @@ Result<void> serve(ServeOptions& options) {
       options.host, server->port(), front.model_names.front());
   std::fflush(stdout);
   server->run();
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
-  g_server = nullptr;
+  // From here on it ends by itself: one more signal must not turn a clean end into a killed one.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
   return {};
 }
 
@@ -105,7 +114,8 @@ Verb add_serve(CLI::App& app) {
   verb->add_option("--max-num-queued-reqs", options->engine.queue_requests_max,
                    "requests that may wait");
   verb->add_option("--max-num-queued-tokens", options->engine.queue_tokens_max,
-                   "prompt tokens of those");
+                   "prompt tokens of those")
+      ->check(unsigned_64());
   verb->add_option("--write-timeout", options->write_timeout_s,
                    "seconds after which a client that reads nothing of its answer is cut off")
       ->check(CLI::Range(1, 3600));

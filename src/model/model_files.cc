@@ -60,7 +60,7 @@ Result<GenerationDefaults> parse_generation_config(std::string_view json, int64_
   defaults.top_p = narrow(TANDEM_TRY(fields.number("top_p", {1e-6, 1})));
   defaults.min_p = narrow(TANDEM_TRY(fields.number("min_p", {0, 1})));
   defaults.repetition_penalty =
-      narrow(TANDEM_TRY(fields.number("repetition_penalty", {1e-6, 100})));
+      narrow(TANDEM_TRY(fields.number("repetition_penalty", {1e-3, 100})));
   // -1 is how some files say "all"; here that is 0.
   const std::optional<int64_t> top_k = TANDEM_TRY(fields.integer("top_k", {-1, INT32_MAX}));
   if (top_k) defaults.top_k = static_cast<int32_t>(std::max<int64_t>(*top_k, 0));

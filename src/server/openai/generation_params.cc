@@ -15,6 +15,8 @@ constexpr size_t kStopsCountMax = 16;
 constexpr size_t kStopBytesMax = 4096;
 constexpr size_t kStopTokensCountMax = 64;
 constexpr size_t kBiasCountMax = 1024;
+// Longer salts would share no prefix at all, without anybody noticing.
+constexpr size_t kSaltBytesMax = 256;
 constexpr double kRepetitionPenaltyMin = 0.001;  // the engine's; a logit is divided by it
 constexpr double kRepetitionPenaltyMax = 10.0;
 
@@ -201,7 +203,7 @@ GenerationParams read_generation_params(Fields& fields, const Rules& rules) {
   params.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   params.include_stop = fields.boolean("include_stop_str_in_output").value_or(false);
   params.skip_special = fields.boolean("skip_special_tokens").value_or(true);
-  params.cache_salt = fields.string("cache_salt", kNameBytesMax).value_or("");
+  params.cache_salt = fields.string("cache_salt", kSaltBytesMax).value_or("");
   fields.string("user", kNameBytesMax);  // accepted for compatibility; only its type is checked
   if (const Json* tokens = fields.find("stop_token_ids")) {
     if (!tokens->is_array()) {

@@ -126,6 +126,13 @@ class Builder {
 }  // namespace
 
 ApiResult<Json> parse_json(std::string_view text, const JsonLimits& limits) {
+  // The parser takes a zero byte for the end of the text and would ignore all that follows.
+  if (const size_t zero = text.find('\0'); zero != text.npos) {
+    return invalid_field("", "invalid_json",
+                         fmt::format("The request body could not be read: not valid JSON near byte "
+                                     "{}: a zero byte. Send one JSON object in UTF-8.",
+                                     zero + 1));
+  }
   Builder builder(limits);
   if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
     return invalid_field("", "invalid_json",

@@ -36,6 +36,13 @@ TEST(JsonParse, RefusesWhatIsNotJson) {
   }
 }
 
+TEST(JsonParse, RefusesZeroBytesAndWhateverTheyHide) {
+  using namespace std::string_literals;
+  for (const std::string& text : {"{}\0"s, "{}\0{\"a\":1}"s, "\0{}"s, "{\"a\":\"\0\"}"s}) {
+    EXPECT_THAT(failure_of(text), testing::HasSubstr("not valid JSON")) << text;
+  }
+}
+
 TEST(JsonParse, RefusesDeepNestingBeforeRecursing) {
   const std::string deep = std::string(1'000'000, '[');
   EXPECT_THAT(failure_of(deep), testing::HasSubstr("nested deeper than 64"));

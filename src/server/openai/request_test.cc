@@ -144,6 +144,15 @@ TEST(ChatRequest, TurnsContentIntoOneString) {
             R"({"role":"tool","content":"r","tool_call_id":"1"}])");
 }
 
+TEST(ChatRequest, ASaltIsAsLongAsTheCacheCanKeepApart) {
+  const auto salted = [](size_t length) {
+    return chat_with("\"cache_salt\":\"" + std::string(length, 's') + "\"");
+  };
+  EXPECT_EQ(chat(salted(256)).params.cache_salt.size(), 256u);
+  expect_refused(parse_chat_request(salted(257), rules()), "257 bytes", "cache_salt",
+                 "invalid_value");
+}
+
 TEST(ChatRequest, WithoutToolChoiceTheModelIsToldOfNoTools) {
   EXPECT_EQ(chat(chat_with(R"("tools":[{"a":1}],"tool_choice":"none")")).input.tools_json, "");
 }
@@ -168,6 +177,7 @@ TEST(ChatRequest, NamesTheFieldAtFault) {
       {R"("min_p":1.5)", "min_p", "invalid_value"},
       {R"("presence_penalty":3)", "presence_penalty", "invalid_value"},
       {R"("frequency_penalty":-3)", "frequency_penalty", "invalid_value"},
+      {R"("repetition_penalty":1e-9)", "repetition_penalty", "invalid_value"},
       {R"("repetition_penalty":0)", "repetition_penalty", "invalid_value"},
       {R"("repetition_penalty":0.0009)", "repetition_penalty", "invalid_value"},
       {R"("seed":1.5)", "seed", "invalid_value"},

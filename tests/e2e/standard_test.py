@@ -1,0 +1,43 @@
+"""Goal: odd parents and impatient users do not turn a clean end into a hang or a killed process.
+
+Method: `chat` with a closed standard input must end, not read another file that got its number; a
+server that gets a burst of SIGTERM, some of them during its teardown, must end with 0; a seed that
+does not fit is refused.
+"""
+
+import signal
+import subprocess
+import time
+import unittest
+
+from program import MODEL, TANDEM, run
+from tandem_server import TandemServer
+
+
+class Standard(unittest.TestCase):
+    def test_a_closed_standard_input_is_an_empty_one(self):
+        ended = subprocess.run(
+            ["sh", "-c", 'exec "$0" chat "$1" <&-', TANDEM, MODEL],
+            capture_output=True,
+            timeout=60,
+        )
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+
+    def test_a_burst_of_sigterm_ends_cleanly(self):
+        for _ in range(3):
+            server = TandemServer()
+            while server.process.poll() is None:
+                server.process.send_signal(signal.SIGTERM)
+                time.sleep(0.0005)
+            server.process.stdout.close()
+            self.assertEqual(server.process.returncode, 0)
+
+    def test_a_seed_beyond_64_bits_is_refused(self):
+        for seed in ("-1", "18446744073709551616", "1.5"):
+            ended = run("generate", MODEL, "hi", "--max-tokens", 1, "--seed", seed)
+            self.assertNotEqual(ended.returncode, 0, seed)
+            self.assertIn("--seed", ended.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
