@@ -51,6 +51,13 @@ Result<void> load_text(ModelFolder& folder) {
   }
   if (special.contains("eos_token")) {
     const auto eos = folder.tokenizer->added_token(special["eos_token"].get<std::string>());
+    if (eos && *eos >= files.config.vocab_size) {
+      return make_error(
+          Code::kDataLoss,
+          fmt::format("{}: eos_token is id {} of the tokenizer, but the model of "
+                      "config.json has {} ids; take both from one checkpoint",
+                      files.tokenizer_config->string(), *eos, files.config.vocab_size));
+    }
     if (eos && std::ranges::find(folder.stop_tokens, *eos) == folder.stop_tokens.end()) {
       folder.stop_tokens.push_back(*eos);
     }

@@ -285,6 +285,11 @@ Result<void> parse_merges(const JsonNode& model, const TokenIds& ids,
 
 // The library reports syntax errors by exceptions only; they end here.
 Result<nlohmann::json> parse_document(std::string_view text) {
+  // The library takes a zero byte for the end of the text and would ignore all that follows.
+  if (const size_t zero = text.find('\0'); zero != text.npos) {
+    return make_error(Code::kInvalidArgument,
+                      "is not valid JSON at byte " + std::to_string(zero + 1));
+  }
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& failure) {

@@ -172,6 +172,7 @@ TEST(TokenizerJson, DamagedTextIsAnError) {
   for (size_t bytes = 0; bytes < text.size(); bytes += bytes < 300 ? 1 : 97) {
     expect_error(text.substr(0, bytes), Code::kInvalidArgument, "is not valid JSON at byte");
   }
+  expect_error(text + '\0', Code::kInvalidArgument, "is not valid JSON at byte");
   expect_error(text + "x", Code::kInvalidArgument, "is not valid JSON at byte");
   expect_error("{\"a\": \"\xFF\"}", Code::kInvalidArgument, "is not valid JSON at byte 8");
   expect_error("{\"a\": 1e999}", Code::kInvalidArgument, "a number is too large");

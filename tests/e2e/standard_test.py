@@ -2,13 +2,16 @@
 
 Method: `chat` with a closed standard input must end, not read another file that got its number; a
 server that gets a burst of SIGTERM, some of them during its teardown, must end with 0; a seed that
-does not fit is refused.
+does not fit is refused, and so is, at the start, an end token that the model does not have.
 """
 
+import json
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
+from pathlib import Path
 
 from program import MODEL, TANDEM, run
 from tandem_server import TandemServer
@@ -37,6 +40,22 @@ class Standard(unittest.TestCase):
             ended = run("generate", MODEL, "hi", "--max-tokens", 1, "--seed", seed)
             self.assertNotEqual(ended.returncode, 0, seed)
             self.assertIn("--seed", ended.stderr)
+
+    def test_an_end_token_beyond_the_model_is_refused_at_the_start(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for file in MODEL.iterdir():
+                (Path(folder) / file.name).symlink_to(file)
+            tokenizer = json.loads((MODEL / "tokenizer.json").read_text())
+            last = dict(tokenizer["added_tokens"][-1], id=4096, content="<end>")
+            tokenizer["added_tokens"].append(last)
+            config = json.loads((MODEL / "tokenizer_config.json").read_text())
+            config["eos_token"] = "<end>"
+            for name, value in (("tokenizer.json", tokenizer), ("tokenizer_config.json", config)):
+                (Path(folder) / name).unlink()
+                (Path(folder) / name).write_text(json.dumps(value))
+            ended = run("serve", folder, "--port", 0)
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("eos_token is id 4096", ended.stderr)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,8 @@ const char* ApiError::type() const {
       return "rate_limit_error";
     case 503:
       return "server_overloaded";
+    case 501:  // the client asked for what this server does not do
+      return "invalid_request_error";
     default:
       return status < 500 ? "invalid_request_error" : "internal_error";
   }

@@ -337,6 +337,11 @@ TEST(TokenizeRequest, ReadsPromptsChatsAndIds) {
                  "invalid_value");
 }
 
+TEST(ApiError, WhatTheServerDoesNotDoIsTheClientsToChange) {
+  EXPECT_STREQ(ApiError{.status = 501}.type(), "invalid_request_error");
+  EXPECT_STREQ(ApiError{.status = 500}.type(), "internal_error");
+}
+
 TEST(ApiError, HasOpenAIsShape) {
   const ApiError error = invalid_field("n", "invalid_value", "too \"large\"");
   EXPECT_EQ(to_json(error), R"({"error":{"message":"too \"large\"","type":"invalid_request_error",)"
