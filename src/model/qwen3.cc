@@ -22,11 +22,11 @@ TensorView<const float, 1> vector_of(const Buffer& buffer, int64_t n) {
 
 }  // namespace
 
-Qwen3::Qwen3(ModelConfig config, Options options) : config_(std::move(config)), options_(options) {}
+Qwen3::Qwen3(Shard shard, Options options) : shard_(std::move(shard)), options_(options) {}
 
 Result<void> Qwen3::forward(Stream& stream, const StepInput& input, std::span<const ops::KvPool> kv,
                             Activations& a) const {
-  const ModelConfig& c = config_;
+  const ModelConfig& c = shard_.config;
   const int64_t tokens = input.tokens.shape[0];
   const int64_t rows = input.logits_rows.shape[0];
   TANDEM_CHECK(kv.size() == layers_.size(), "one KV pool per layer");
@@ -61,7 +61,7 @@ Result<void> Qwen3::forward(Stream& stream, const StepInput& input, std::span<co
 
 Result<void> Qwen3::attention_block(Stream& stream, const Layer& layer, const StepInput& input,
                                     const ops::KvPool& kv, Activations& a) const {
-  const ModelConfig& c = config_;
+  const ModelConfig& c = shard_.config;
   const int64_t tokens = input.tokens.shape[0];
   const auto residual = a.residual.head(tokens);
   const auto normed = a.normed.head(tokens);
@@ -106,8 +106,8 @@ Result<void> Qwen3::dense_block(Stream& stream, const Layer& layer, int64_t toke
   const auto activated = a.dense_activated.head(tokens);
 
   TANDEM_TRY(ops::rms_norm(stream, {.x = residual,
-                                    .weight = vector_of(layer.mlp_norm, config_.hidden_size),
-                                    .eps = config_.rms_norm_eps,
+                                    .weight = vector_of(layer.mlp_norm, shard_.config.hidden_size),
+                                    .eps = shard_.config.rms_norm_eps,
                                     .out = normed}));
   TANDEM_TRY(ops::linear(stream, {.x = normed, .weight = &layer.dense.gate_up, .y = gate_up}));
   TANDEM_TRY(ops::silu_mul(stream, {.gate_up = gate_up, .out = activated}));
@@ -117,7 +117,7 @@ Result<void> Qwen3::dense_block(Stream& stream, const Layer& layer, int64_t toke
 
 Result<void> Qwen3::moe_block(Stream& stream, const Layer& layer, TensorView<int32_t, 2> expert_ids,
                               Activations& a) const {
-  const ModelConfig& c = config_;
+  const ModelConfig& c = shard_.config;
   const int64_t tokens = expert_ids.shape[0];
   const int64_t pairs = tokens * c.experts_per_token;
   const auto residual = a.residual.head(tokens);

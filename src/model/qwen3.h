@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "model/activations.h"
 #include "model/config.h"
+#include "model/sharding.h"
 #include "model/step_input.h"
 #include "model/weight_parts.h"
 #include "model/weight_source.h"
@@ -26,18 +27,20 @@ class Qwen3 {
     DType compute = DType::kBF16;  ///< kBF16 or kF32: stored weights, and what products are made of
     int64_t positions_max = 0;     ///< longest sequence: rows of the rotary table
   };
-  /// Checks that the source has exactly the tensors the config asks for, then packs them.
-  static Result<std::unique_ptr<Qwen3>> load(Device& device, const ModelConfig& config,
+  /// Checks that the source has exactly the tensors the config asks for, then packs this rank's
+  /// part of them; it reads nothing else.
+  static Result<std::unique_ptr<Qwen3>> load(Device& device, const Shard& shard,
                                              WeightSource& source, const Options& options);
   /// What load() allocates on the device.
-  static WeightBytes bytes_needed(const ModelConfig& config, const Options& options);
+  static WeightBytes bytes_needed(const Shard& shard, const Options& options);
 
   /// Runs one step: writes K and V of every token into `kv` (one pool per layer) and leaves the
   /// logits of input.logits_rows in the first rows of activations.logits.
   Result<void> forward(Stream& stream, const StepInput& input, std::span<const ops::KvPool> kv,
                        Activations& activations) const;
 
-  const ModelConfig& config() const { return config_; }
+  const ModelConfig& config() const { return shard_.config; }
+  const Shard& shard() const { return shard_; }
   const Options& options() const { return options_; }
 
  private:
@@ -63,7 +66,7 @@ class Qwen3 {
     MoeMlp moe;             // set when the layer is a mixture
   };
 
-  Qwen3(ModelConfig config, Options options);
+  Qwen3(Shard shard, Options options);
   Result<void> attention_block(Stream& stream, const Layer& layer, const StepInput& input,
                                const ops::KvPool& kv, Activations& a) const;
   Result<void> dense_block(Stream& stream, const Layer& layer, int64_t tokens,
@@ -71,7 +74,7 @@ class Qwen3 {
   Result<void> moe_block(Stream& stream, const Layer& layer, TensorView<int32_t, 2> expert_ids,
                          Activations& a) const;
 
-  ModelConfig config_;
+  Shard shard_;
   Options options_;
   Buffer embedding_;           // [vocabulary, hidden] in the compute dtype
   Buffer final_norm_;          // [hidden] f32
