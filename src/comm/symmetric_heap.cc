@@ -58,7 +58,25 @@ SymmetricHeap::SymmetricHeap(Options options, std::span<std::byte> memory,
   TANDEM_CHECK(heap_bytes_ % kAlignment == 0, "heaps start at a cache line");
 }
 
+std::unique_ptr<SymmetricHeap> SymmetricHeap::subgroup(int first_rank, int ranks_count) {
+  TANDEM_CHECK(first_rank >= 0 && first_rank <= rank() && rank() < first_rank + ranks_count &&
+                   first_rank + ranks_count <= options_.ranks_count,
+               "a subgroup that this rank is in");
+  Options options = options_;
+  options.rank -= first_rank;
+  options.ranks_count = ranks_count;
+  auto group = std::make_unique<SymmetricHeap>(
+      options,
+      memory_.subspan(static_cast<size_t>(first_rank) * heap_bytes_,
+                      static_cast<size_t>(ranks_count) * heap_bytes_),
+      health_);
+  group->whole_ = this;
+  group->first_rank_ = first_rank_ + first_rank;
+  return group;
+}
+
 Result<size_t> SymmetricHeap::allocate(size_t bytes) {
+  if (whole_ != nullptr) return whole_->allocate(bytes);
   if (bytes > bytes_available() || round_up(bytes) > bytes_available()) {
     return make_error(Code::kResourceExhausted,
                       fmt::format("rank {} wants {} bytes of its heap, {} of {} are left; make the "
@@ -88,7 +106,7 @@ SymmetricHeap::FlagWord& SymmetricHeap::word(int rank, Flag flag) const {
 }
 
 void SymmetricHeap::put(int rank, size_t offset, std::span<const std::byte> source) {
-  TANDEM_CHECK(offset <= used_bytes_ && source.size() <= used_bytes_ - offset,
+  TANDEM_CHECK(offset <= bytes_used() && source.size() <= bytes_used() - offset,
                "a put stays inside what was allocated");
   if (source.empty()) return;
   std::memcpy(address(rank, offset), source.data(), source.size());
@@ -153,7 +171,8 @@ Result<void> SymmetricHeap::sleep_for(FlagWord& word, uint64_t epoch, int source
     if (word.epoch.load(std::memory_order_acquire) >= epoch) return {};
     if (source != kAnyRank && Clock::now() >= late) {
       const auto waited = Clock::now() - start;
-      spdlog::warn("comm_rank_late rank={} late=\"{}\" waited_ms={}", rank(), health_.name(source),
+      spdlog::warn("comm_rank_late rank={} late=\"{}\" waited_ms={}", first_rank_ + rank(),
+                   health_.name(first_rank_ + source),
                    std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
       late = Clock::now() + waited;
     }
@@ -162,14 +181,15 @@ Result<void> SymmetricHeap::sleep_for(FlagWord& word, uint64_t epoch, int source
 
 Result<void> SymmetricHeap::check_peers(const FlagWord& word, uint64_t epoch, int source) const {
   if (health_.has_failed()) {
-    return with_context(*health_.failure(), fmt::format("rank {} stops waiting", rank()));
+    return with_context(*health_.failure(),
+                        fmt::format("rank {} stops waiting", first_rank_ + rank()));
   }
   // Departure is published after the last signal: whoever sees the first sees the second.
-  if (source != kAnyRank && health_.has_departed(source) &&
+  if (source != kAnyRank && health_.has_departed(first_rank_ + source) &&
       word.epoch.load(std::memory_order_acquire) < epoch) {
     return make_error(Code::kUnavailable,
-                      fmt::format("rank {} waits for {}, which has left the group", rank(),
-                                  health_.name(source)));
+                      fmt::format("rank {} waits for {}, which has left the group",
+                                  first_rank_ + rank(), health_.name(first_rank_ + source)));
   }
   return {};
 }

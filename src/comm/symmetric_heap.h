@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "base/result.h"
@@ -50,10 +51,16 @@ class SymmetricHeap {
   SymmetricHeap(const SymmetricHeap&) = delete;
   SymmetricHeap& operator=(const SymmetricHeap&) = delete;
 
+  /// Neighbouring ranks, this one among them, as a group of their own: ranks count from 0 there.
+  /// It takes its memory from this heap, which outlives it, so all ranks of this heap make alike
+  /// subgroups, with the same allocations in each. For the same thread.
+  std::unique_ptr<SymmetricHeap> subgroup(int first_rank, int ranks_count);
+
   int rank() const { return options_.rank; }
   int ranks_count() const { return options_.ranks_count; }
   size_t heap_bytes() const { return heap_bytes_; }
-  size_t bytes_available() const { return heap_bytes_ - used_bytes_; }
+  size_t bytes_available() const { return heap_bytes_ - bytes_used(); }
+  size_t bytes_used() const { return whole_ == nullptr ? used_bytes_ : whole_->bytes_used(); }
   const GroupHealth& health() const { return health_; }
   const HeapCounters& counters() const { return counters_; }
 
@@ -100,7 +107,9 @@ class SymmetricHeap {
   const std::span<std::byte> memory_;
   const size_t heap_bytes_;
   const GroupHealth& health_;
-  size_t used_bytes_ = 0;
+  size_t used_bytes_ = 0;           // of a heap that is no subgroup
+  SymmetricHeap* whole_ = nullptr;  // of a subgroup: the heap it takes memory from
+  int first_rank_ = 0;              // of a subgroup, in that heap's whole group
   HeapCounters counters_;
 };
 

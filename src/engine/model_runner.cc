@@ -10,7 +10,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(Device& device, const m
   std::unique_ptr<ModelRunner> runner(new ModelRunner(model, options));
   runner->stream_ = TANDEM_TRY(device.make_stream());
   runner->memory_ = TANDEM_TRY(
-      StepMemory::create(device, model.config(), StepMemory::options_of(l, options.kv_dtype)));
+      StepMemory::create(device, model.shard(), StepMemory::options_of(l, options.kv_dtype)));
   runner->sample_rows_.reserve(l.sequences_max);
   TANDEM_TRY(runner->warm_up());
   return runner;

@@ -27,26 +27,25 @@ StepMemory::Options StepMemory::options_of(const Limits& l, DType kv_dtype) {
           .page_tokens = l.page_tokens};
 }
 
-StepMemory::Bytes StepMemory::bytes_needed(const model::ModelConfig& config,
-                                           const Options& options) {
+StepMemory::Bytes StepMemory::bytes_needed(const model::Shard& shard, const Options& options) {
   return {
       .kv = static_cast<size_t>(options.pages_total) *
-            KvStorage::bytes_per_page(config, options.kv_dtype, options.page_tokens),
-      .activations = model::Activations::bytes_needed(config, activation_limits(options)),
-      .logits = static_cast<size_t>(options.rows_max * config.vocab_size) * sizeof(float),
+            KvStorage::bytes_per_page(shard, options.kv_dtype, options.page_tokens),
+      .activations = model::Activations::bytes_needed(shard, activation_limits(options)),
+      .logits = static_cast<size_t>(options.rows_max * shard.config.vocab_size) * sizeof(float),
       .index = StepTensors::bytes_needed(tensor_limits(options)),
   };
 }
 
-Result<StepMemory> StepMemory::create(Device& device, const model::ModelConfig& config,
+Result<StepMemory> StepMemory::create(Device& device, const model::Shard& shard,
                                       const Options& options) {
   StepMemory memory;
-  memory.kv = TANDEM_TRY(KvStorage::create(device, config,
+  memory.kv = TANDEM_TRY(KvStorage::create(device, shard,
                                            {.dtype = options.kv_dtype,
                                             .pages_count = options.pages_total,
                                             .page_tokens = options.page_tokens}));
   memory.activations =
-      TANDEM_TRY(model::Activations::create(device, config, activation_limits(options)));
+      TANDEM_TRY(model::Activations::create(device, shard, activation_limits(options)));
   memory.tensors = TANDEM_TRY(StepTensors::create(device, tensor_limits(options)));
   return memory;
 }

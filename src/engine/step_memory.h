@@ -35,8 +35,8 @@ struct StepMemory {
     size_t total() const { return kv + activations + index; }
   };
   /// What create() allocates.
-  static Bytes bytes_needed(const model::ModelConfig& config, const Options& options);
-  static Result<StepMemory> create(Device& device, const model::ModelConfig& config,
+  static Bytes bytes_needed(const model::Shard& shard, const Options& options);
+  static Result<StepMemory> create(Device& device, const model::Shard& shard,
                                    const Options& options);
 
   KvStorage kv;

@@ -115,8 +115,15 @@ bool Shard::exchanges_tokens() const {
   return layout.data_parallel > 1 || !expert_ranges().is_one_tree();
 }
 
-Range Shard::exchanged_tokens(int64_t tokens) const {
-  return balanced(tokens, layout.tensor_parallel, tensor_rank());
+Range Shard::exchanged_tokens(int64_t tokens, int of_tensor_rank) const {
+  return balanced(tokens, layout.tensor_parallel, of_tensor_rank);
+}
+
+int64_t Shard::expert_rows_max(int64_t tokens_max) const {
+  const int64_t pairs_of_token = std::min(config.experts_per_token, experts.count());
+  if (!exchanges_tokens()) return tokens_max * pairs_of_token;
+  const int64_t from_each = exchanged_tokens(tokens_max, 0).count();
+  return layout.ranks_count() * from_each * pairs_of_token;
 }
 
 }  // namespace tandem::model

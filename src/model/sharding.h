@@ -36,7 +36,10 @@ struct Shard {
   bool exchanges_tokens() const;
   /// Of a step of `tokens` tokens, those which this rank sends to their experts: the ranks of a
   /// tensor-parallel group share the work evenly.
-  Range exchanged_tokens(int64_t tokens) const;
+  Range exchanged_tokens(int64_t tokens) const { return exchanged_tokens(tokens, tensor_rank()); }
+  Range exchanged_tokens(int64_t tokens, int of_tensor_rank) const;
+  /// (token, expert) pairs that this rank may have to compute in a step of `tokens_max` tokens.
+  int64_t expert_rows_max(int64_t tokens_max) const;
   /// The experts of all ranks; the model has some.
   comm::ExpertRanges expert_ranges() const;
   /// Whether sums over ranks have the bits of one rank. If not, they are repeatable, and equal on
