@@ -50,6 +50,7 @@ SymmetricHeap::SymmetricHeap(Options options, std::span<std::byte> memory,
     : options_(options),
       memory_(memory),
       heap_bytes_(memory.size() / static_cast<size_t>(options.ranks_count)),
+      stride_bytes_(heap_bytes_),
       health_(health) {
   TANDEM_CHECK(options.ranks_count >= 1, "a group has a rank");
   TANDEM_CHECK(options.rank >= 0 && options.rank < options.ranks_count, "a rank of the group");
@@ -58,21 +59,31 @@ SymmetricHeap::SymmetricHeap(Options options, std::span<std::byte> memory,
   TANDEM_CHECK(heap_bytes_ % kAlignment == 0, "heaps start at a cache line");
 }
 
-std::unique_ptr<SymmetricHeap> SymmetricHeap::subgroup(int first_rank, int ranks_count) {
-  TANDEM_CHECK(first_rank >= 0 && first_rank <= rank() && rank() < first_rank + ranks_count &&
-                   first_rank + ranks_count <= options_.ranks_count,
+SymmetricHeap::SymmetricHeap(Options options, std::span<std::byte> memory,
+                             const GroupHealth& health, SymmetricHeap& whole, const Subgroup& group)
+    : options_(options),
+      memory_(memory),
+      heap_bytes_(whole.heap_bytes_),
+      stride_bytes_(whole.stride_bytes_ * static_cast<size_t>(group.step)),
+      health_(health),
+      whole_(&whole),
+      group_(group) {}
+
+std::unique_ptr<SymmetricHeap> SymmetricHeap::subgroup(const Subgroup& group) {
+  const int own = rank() - group.first_rank;
+  TANDEM_CHECK(group.first_rank >= 0 && group.step >= 1 && own >= 0 && own % group.step == 0 &&
+                   own / group.step < group.ranks_count &&
+                   group.first_rank + (group.ranks_count - 1) * group.step < ranks_count(),
                "a subgroup that this rank is in");
   Options options = options_;
-  options.rank -= first_rank;
-  options.ranks_count = ranks_count;
-  auto group = std::make_unique<SymmetricHeap>(
-      options,
-      memory_.subspan(static_cast<size_t>(first_rank) * heap_bytes_,
-                      static_cast<size_t>(ranks_count) * heap_bytes_),
-      health_);
-  group->whole_ = this;
-  group->first_rank_ = first_rank_ + first_rank;
-  return group;
+  options.rank = own / group.step;
+  options.ranks_count = group.ranks_count;
+  const auto memory = memory_.subspan(static_cast<size_t>(group.first_rank) * stride_bytes_);
+  return std::unique_ptr<SymmetricHeap>(new SymmetricHeap(options, memory, health_, *this, group));
+}
+
+int SymmetricHeap::named(int rank) const {
+  return whole_ == nullptr ? rank : whole_->named(group_.first_rank + rank * group_.step);
 }
 
 Result<size_t> SymmetricHeap::allocate(size_t bytes) {
@@ -98,7 +109,7 @@ Flag SymmetricHeap::flag_at(Flag first, int index) {
 
 std::byte* SymmetricHeap::address(int rank, size_t offset) const {
   TANDEM_DCHECK(rank >= 0 && rank < options_.ranks_count, "a rank of the group");
-  return memory_.data() + static_cast<size_t>(rank) * heap_bytes_ + offset;
+  return memory_.data() + static_cast<size_t>(rank) * stride_bytes_ + offset;
 }
 
 SymmetricHeap::FlagWord& SymmetricHeap::word(int rank, Flag flag) const {
@@ -171,8 +182,8 @@ Result<void> SymmetricHeap::sleep_for(FlagWord& word, uint64_t epoch, int source
     if (word.epoch.load(std::memory_order_acquire) >= epoch) return {};
     if (source != kAnyRank && Clock::now() >= late) {
       const auto waited = Clock::now() - start;
-      spdlog::warn("comm_rank_late rank={} late=\"{}\" waited_ms={}", first_rank_ + rank(),
-                   health_.name(first_rank_ + source),
+      spdlog::warn("comm_rank_late rank={} late=\"{}\" waited_ms={}", named(rank()),
+                   health_.name(named(source)),
                    std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
       late = Clock::now() + waited;
     }
@@ -181,15 +192,14 @@ Result<void> SymmetricHeap::sleep_for(FlagWord& word, uint64_t epoch, int source
 
 Result<void> SymmetricHeap::check_peers(const FlagWord& word, uint64_t epoch, int source) const {
   if (health_.has_failed()) {
-    return with_context(*health_.failure(),
-                        fmt::format("rank {} stops waiting", first_rank_ + rank()));
+    return with_context(*health_.failure(), fmt::format("rank {} stops waiting", named(rank())));
   }
   // Departure is published after the last signal: whoever sees the first sees the second.
-  if (source != kAnyRank && health_.has_departed(first_rank_ + source) &&
+  if (source != kAnyRank && health_.has_departed(named(source)) &&
       word.epoch.load(std::memory_order_acquire) < epoch) {
     return make_error(Code::kUnavailable,
-                      fmt::format("rank {} waits for {}, which has left the group",
-                                  first_rank_ + rank(), health_.name(first_rank_ + source)));
+                      fmt::format("rank {} waits for {}, which has left the group", named(rank()),
+                                  health_.name(named(source))));
   }
   return {};
 }

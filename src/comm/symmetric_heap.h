@@ -51,10 +51,15 @@ class SymmetricHeap {
   SymmetricHeap(const SymmetricHeap&) = delete;
   SymmetricHeap& operator=(const SymmetricHeap&) = delete;
 
-  /// Neighbouring ranks, this one among them, as a group of their own: ranks count from 0 there.
-  /// It takes its memory from this heap, which outlives it, so all ranks of this heap make alike
-  /// subgroups, with the same allocations in each. For the same thread.
-  std::unique_ptr<SymmetricHeap> subgroup(int first_rank, int ranks_count);
+  /// `ranks_count` ranks `step` apart, this one among them, as a group of their own: ranks count
+  /// from 0 there. It takes its memory from this heap, which outlives it, so all ranks of this heap
+  /// make alike subgroups, with the same allocations in each. For the same thread.
+  struct Subgroup {
+    int first_rank = 0;
+    int ranks_count = 1;
+    int step = 1;
+  };
+  std::unique_ptr<SymmetricHeap> subgroup(const Subgroup& group);
 
   int rank() const { return options_.rank; }
   int ranks_count() const { return options_.ranks_count; }
@@ -97,6 +102,10 @@ class SymmetricHeap {
  private:
   struct FlagWord;
 
+  SymmetricHeap(Options options, std::span<std::byte> memory, const GroupHealth& health,
+                SymmetricHeap& whole, const Subgroup& group);
+  /// Of a rank here, its number in the group that has no parent.
+  int named(int rank) const;
   std::byte* address(int rank, size_t offset) const;
   FlagWord& word(int rank, Flag flag) const;
   bool spin_for(const FlagWord& word, uint64_t epoch) const;
@@ -106,10 +115,11 @@ class SymmetricHeap {
   const Options options_;
   const std::span<std::byte> memory_;
   const size_t heap_bytes_;
+  const size_t stride_bytes_;  // from one rank's heap to the next one's
   const GroupHealth& health_;
   size_t used_bytes_ = 0;           // of a heap that is no subgroup
   SymmetricHeap* whole_ = nullptr;  // of a subgroup: the heap it takes memory from
-  int first_rank_ = 0;              // of a subgroup, in that heap's whole group
+  Subgroup group_;                  // of a subgroup
   HeapCounters counters_;
 };
 

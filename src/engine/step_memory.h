@@ -23,6 +23,9 @@ struct StepMemory {
     int64_t pages_max = 0;  ///< of one sequence
     int64_t pages_total = 0;
     int64_t page_tokens = 0;
+
+    model::Activations::Limits activations() const;
+    StepTensors::Limits tensors() const;
   };
   /// What an engine with these limits needs.
   static Options options_of(const Limits& limits, DType kv_dtype);

@@ -24,7 +24,7 @@ Result<std::unique_ptr<RankComm>> RankComm::create(comm::SymmetricHeap& heap, co
   const int tp = layout.tensor_parallel;
   TANDEM_CHECK(heap.ranks_count() == layout.ranks_count(), "a heap per rank");
   std::unique_ptr<RankComm> made(new RankComm(shard));
-  made->tensor_group_ = heap.subgroup(shard.data_rank() * tp, tp);
+  made->tensor_group_ = heap.subgroup({.first_rank = shard.data_rank() * tp, .ranks_count = tp});
   comm::SymmetricHeap& group = *made->tensor_group_;
   if (tp > 1) {
     made->sums_ = TANDEM_TRY(
