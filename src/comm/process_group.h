@@ -23,6 +23,9 @@ class ProcessGroup {
   /// This rank cannot go on: every other rank's wait ends with an error that names it.
   void fail(const std::string& reason) { watch_->fail(reason); }
 
+  /// Leaves the group before the end of this object, whose memory others may still write to.
+  void leave() { watch_.reset(); }
+
  private:
   ProcessGroup(const RendezvousOptions& options, Meeting& meeting);
 

@@ -50,6 +50,7 @@ SymmetricHeap::SymmetricHeap(Options options, std::span<std::byte> memory,
     : options_(options),
       memory_(memory),
       heap_bytes_(memory.size() / static_cast<size_t>(options.ranks_count)),
+      stride_bytes_(heap_bytes_),
       health_(health) {
   TANDEM_CHECK(options.ranks_count >= 1, "a group has a rank");
   TANDEM_CHECK(options.rank >= 0 && options.rank < options.ranks_count, "a rank of the group");
@@ -58,7 +59,35 @@ SymmetricHeap::SymmetricHeap(Options options, std::span<std::byte> memory,
   TANDEM_CHECK(heap_bytes_ % kAlignment == 0, "heaps start at a cache line");
 }
 
+SymmetricHeap::SymmetricHeap(Options options, std::span<std::byte> memory,
+                             const GroupHealth& health, SymmetricHeap& whole, const Subgroup& group)
+    : options_(options),
+      memory_(memory),
+      heap_bytes_(whole.heap_bytes_),
+      stride_bytes_(whole.stride_bytes_ * static_cast<size_t>(group.step)),
+      health_(health),
+      whole_(&whole),
+      group_(group) {}
+
+std::unique_ptr<SymmetricHeap> SymmetricHeap::subgroup(const Subgroup& group) {
+  const int own = rank() - group.first_rank;
+  TANDEM_CHECK(group.first_rank >= 0 && group.step >= 1 && own >= 0 && own % group.step == 0 &&
+                   own / group.step < group.ranks_count &&
+                   group.first_rank + (group.ranks_count - 1) * group.step < ranks_count(),
+               "a subgroup that this rank is in");
+  Options options = options_;
+  options.rank = own / group.step;
+  options.ranks_count = group.ranks_count;
+  const auto memory = memory_.subspan(static_cast<size_t>(group.first_rank) * stride_bytes_);
+  return std::unique_ptr<SymmetricHeap>(new SymmetricHeap(options, memory, health_, *this, group));
+}
+
+int SymmetricHeap::named(int rank) const {
+  return whole_ == nullptr ? rank : whole_->named(group_.first_rank + rank * group_.step);
+}
+
 Result<size_t> SymmetricHeap::allocate(size_t bytes) {
+  if (whole_ != nullptr) return whole_->allocate(bytes);
   if (bytes > bytes_available() || round_up(bytes) > bytes_available()) {
     return make_error(Code::kResourceExhausted,
                       fmt::format("rank {} wants {} bytes of its heap, {} of {} are left; make the "
@@ -80,7 +109,7 @@ Flag SymmetricHeap::flag_at(Flag first, int index) {
 
 std::byte* SymmetricHeap::address(int rank, size_t offset) const {
   TANDEM_DCHECK(rank >= 0 && rank < options_.ranks_count, "a rank of the group");
-  return memory_.data() + static_cast<size_t>(rank) * heap_bytes_ + offset;
+  return memory_.data() + static_cast<size_t>(rank) * stride_bytes_ + offset;
 }
 
 SymmetricHeap::FlagWord& SymmetricHeap::word(int rank, Flag flag) const {
@@ -88,7 +117,7 @@ SymmetricHeap::FlagWord& SymmetricHeap::word(int rank, Flag flag) const {
 }
 
 void SymmetricHeap::put(int rank, size_t offset, std::span<const std::byte> source) {
-  TANDEM_CHECK(offset <= used_bytes_ && source.size() <= used_bytes_ - offset,
+  TANDEM_CHECK(offset <= bytes_used() && source.size() <= bytes_used() - offset,
                "a put stays inside what was allocated");
   if (source.empty()) return;
   std::memcpy(address(rank, offset), source.data(), source.size());
@@ -153,7 +182,8 @@ Result<void> SymmetricHeap::sleep_for(FlagWord& word, uint64_t epoch, int source
     if (word.epoch.load(std::memory_order_acquire) >= epoch) return {};
     if (source != kAnyRank && Clock::now() >= late) {
       const auto waited = Clock::now() - start;
-      spdlog::warn("comm_rank_late rank={} late=\"{}\" waited_ms={}", rank(), health_.name(source),
+      spdlog::warn("comm_rank_late rank={} late=\"{}\" waited_ms={}", named(rank()),
+                   health_.name(named(source)),
                    std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
       late = Clock::now() + waited;
     }
@@ -162,14 +192,14 @@ Result<void> SymmetricHeap::sleep_for(FlagWord& word, uint64_t epoch, int source
 
 Result<void> SymmetricHeap::check_peers(const FlagWord& word, uint64_t epoch, int source) const {
   if (health_.has_failed()) {
-    return with_context(*health_.failure(), fmt::format("rank {} stops waiting", rank()));
+    return with_context(*health_.failure(), fmt::format("rank {} stops waiting", named(rank())));
   }
   // Departure is published after the last signal: whoever sees the first sees the second.
-  if (source != kAnyRank && health_.has_departed(source) &&
+  if (source != kAnyRank && health_.has_departed(named(source)) &&
       word.epoch.load(std::memory_order_acquire) < epoch) {
     return make_error(Code::kUnavailable,
-                      fmt::format("rank {} waits for {}, which has left the group", rank(),
-                                  health_.name(source)));
+                      fmt::format("rank {} waits for {}, which has left the group", named(rank()),
+                                  health_.name(named(source))));
   }
   return {};
 }

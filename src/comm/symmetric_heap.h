@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "base/result.h"
@@ -50,10 +51,21 @@ class SymmetricHeap {
   SymmetricHeap(const SymmetricHeap&) = delete;
   SymmetricHeap& operator=(const SymmetricHeap&) = delete;
 
+  /// `ranks_count` ranks `step` apart, this one among them, as a group of their own: ranks count
+  /// from 0 there. It takes its memory from this heap, which outlives it, so all ranks of this heap
+  /// make alike subgroups, with the same allocations in each. For the same thread.
+  struct Subgroup {
+    int first_rank = 0;
+    int ranks_count = 1;
+    int step = 1;
+  };
+  std::unique_ptr<SymmetricHeap> subgroup(const Subgroup& group);
+
   int rank() const { return options_.rank; }
   int ranks_count() const { return options_.ranks_count; }
   size_t heap_bytes() const { return heap_bytes_; }
-  size_t bytes_available() const { return heap_bytes_ - used_bytes_; }
+  size_t bytes_available() const { return heap_bytes_ - bytes_used(); }
+  size_t bytes_used() const { return whole_ == nullptr ? used_bytes_ : whole_->bytes_used(); }
   const GroupHealth& health() const { return health_; }
   const HeapCounters& counters() const { return counters_; }
 
@@ -90,6 +102,10 @@ class SymmetricHeap {
  private:
   struct FlagWord;
 
+  SymmetricHeap(Options options, std::span<std::byte> memory, const GroupHealth& health,
+                SymmetricHeap& whole, const Subgroup& group);
+  /// Of a rank here, its number in the group that has no parent.
+  int named(int rank) const;
   std::byte* address(int rank, size_t offset) const;
   FlagWord& word(int rank, Flag flag) const;
   bool spin_for(const FlagWord& word, uint64_t epoch) const;
@@ -99,8 +115,11 @@ class SymmetricHeap {
   const Options options_;
   const std::span<std::byte> memory_;
   const size_t heap_bytes_;
+  const size_t stride_bytes_;  // from one rank's heap to the next one's
   const GroupHealth& health_;
-  size_t used_bytes_ = 0;
+  size_t used_bytes_ = 0;           // of a heap that is no subgroup
+  SymmetricHeap* whole_ = nullptr;  // of a subgroup: the heap it takes memory from
+  Subgroup group_;                  // of a subgroup
   HeapCounters counters_;
 };
 

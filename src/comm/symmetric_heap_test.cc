@@ -10,6 +10,7 @@
 #include <cstring>
 #include <vector>
 
+#include "comm/measure_heap.h"
 #include "comm/testing/run_ranks.h"
 
 namespace tandem::comm {
@@ -38,6 +39,45 @@ TEST(SymmetricHeap, AllocatesTheSameOffsetsAndSaysWhenItIsFull) {
     EXPECT_FALSE(heap.allocate(SIZE_MAX).ok());
     EXPECT_EQ(*heap.local<uint64_t>(192), 0u);
   }
+}
+
+TEST(SymmetricHeap, ASubgroupIsAGroupInTheSameMemory) {
+  // Ranks 0 and 1, ranks 2 to 4; ranks 0, 2 and 4, ranks 1 and 3: the same allocations, signals
+  // that stay inside.
+  const auto member = [](SymmetricHeap& heap, SymmetricHeap::Subgroup ranks) -> Result<void> {
+    const size_t before = TANDEM_TRY(heap.allocate(64));
+    const auto group = heap.subgroup(ranks);
+    const size_t offset = TANDEM_TRY(group->allocate(64));
+    EXPECT_EQ(offset, before + 64);
+    const Flag flag = TANDEM_TRY(group->allocate_flags(1));
+    EXPECT_EQ(group->ranks_count(), ranks.ranks_count);
+    EXPECT_EQ(ranks.first_rank + group->rank() * ranks.step, heap.rank());
+    const int next = (group->rank() + 1) % group->ranks_count();
+    const int value = heap.rank();
+    group->put(next, offset, std::as_bytes(std::span(&value, 1)));
+    group->signal(next, flag, 1);
+    TANDEM_TRY(group->wait(flag, 1, (next + 1) % group->ranks_count()));
+    const int from = (group->rank() + group->ranks_count() - 1) % group->ranks_count();
+    EXPECT_EQ(*heap.local<int>(offset), ranks.first_rank + from * ranks.step);
+    EXPECT_EQ(TANDEM_TRY(heap.allocate(64)), flag.offset + 64);
+    return {};
+  };
+  expect_ranks(5, 4096, [&](SymmetricHeap& heap) -> Result<void> {
+    const bool is_low = heap.rank() < 2;
+    TANDEM_TRY(member(heap, {is_low ? 0 : 2, is_low ? 2 : 3, 1}));
+    const bool is_odd = heap.rank() % 2 == 1;
+    return member(heap, {is_odd ? 1 : 0, is_odd ? 2 : 3, 2});
+  });
+}
+
+TEST(SymmetricHeap, IsMeasuredWithoutMemory) {
+  const auto allocate = [](SymmetricHeap& heap) -> Result<void> {
+    TANDEM_TRY(heap.allocate(100));
+    TANDEM_TRY(heap.subgroup({.ranks_count = 2})->allocate_flags(3));
+    return {};
+  };
+  const size_t bytes = *measure_heap(4, allocate);
+  EXPECT_EQ(bytes, 128u + 3 * 64);
 }
 
 TEST(SymmetricHeap, RefusesImpossibleGroups) {

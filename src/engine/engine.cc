@@ -26,25 +26,38 @@ Result<std::unique_ptr<Engine>> Engine::create(const Options& options, StepRunne
 }
 
 Engine::Engine(const Options& options, std::unique_ptr<EngineCore> core)
-    : limits_(options.limits), core_(std::move(core)) {
+    : limits_(options.limits),
+      standby_(options.standby),
+      on_lost_(options.on_lost),
+      core_(std::move(core)) {
   published_.pages_total = limits_.pages_total;
   thread_ = std::thread([this] { loop(); });
   pthread_setname_np(thread_.native_handle(), "engine");
 }
 
 Engine::~Engine() {
+  stop();
+  thread_.join();
+}
+
+void Engine::stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
+  wake();
+}
+
+void Engine::wake() {
   wake_.notify_one();
-  thread_.join();
+  if (standby_ != nullptr) standby_->ring();
 }
 
 Result<void> Engine::submit(Request request, EventSink& sink) {
   TANDEM_TRY(validate(request, limits_));
   {
     std::lock_guard lock(mutex_);
+    if (lost_) return *lost_;
     if (draining_ || stopping_) {
       return make_error(Code::kFailedPrecondition,
                         "the server is shutting down; send the request to another one");
@@ -66,7 +79,7 @@ Result<void> Engine::submit(Request request, EventSink& sink) {
     queued_tokens_ += request.prompt.size();
     inbox_.push_back({std::move(request), &sink, monotonic_us()});
   }
-  wake_.notify_one();
+  wake();
   return {};
 }
 
@@ -75,7 +88,7 @@ void Engine::cancel(RequestId id) {
     std::lock_guard lock(mutex_);
     cancellations_.push_back(id);
   }
-  wake_.notify_one();
+  wake();
 }
 
 void Engine::drain() {
@@ -91,6 +104,10 @@ EngineStatus Engine::status() const {
     status.requests_waiting += static_cast<uint32_t>(inbox_.size());
     status.ready = !draining_ && !stopping_;
     if (!status.ready) status.reason = "draining";
+    if (lost_) {
+      status.ready = false;
+      status.reason = lost_->what;
+    }
   }
   const int64_t started = step_started_us_.load(std::memory_order_relaxed);
   const int64_t step_ms = started == 0 ? 0 : (monotonic_us() - started) / 1000;
@@ -102,12 +119,11 @@ EngineStatus Engine::status() const {
 }
 
 void Engine::loop() {
-  for (;;) {
+  Result<void> rested;
+  while (rested.ok()) {
+    if (core_->running_count() + core_->waiting_count() == 0) rested = rest();
     {
-      std::unique_lock lock(mutex_);
-      if (core_->running_count() + core_->waiting_count() == 0) {
-        wake_.wait(lock, [&] { return stopping_ || !inbox_.empty() || !cancellations_.empty(); });
-      }
+      std::lock_guard lock(mutex_);
       if (stopping_) break;
       std::swap(taken_, inbox_);
       std::swap(taken_cancellations_, cancellations_);
@@ -115,16 +131,48 @@ void Engine::loop() {
     }
     take_inbox();
     step_started_us_.store(monotonic_us(), std::memory_order_relaxed);
-    core_->step();
+    if (rested.ok()) core_->step();
     step_started_us_.store(0, std::memory_order_relaxed);
     publish();
   }
+  if (standby_ != nullptr) standby_->leave();
+  if (!rested.ok()) wait_for_stop(rested.error());
+  end(make_error(Code::kUnavailable, "the server shut down before the request ended"));
+}
+
+Result<void> Engine::rest() {
+  if (standby_ != nullptr) return standby_->turn([this] { return has_news(); });
+  std::unique_lock lock(mutex_);
+  wake_.wait(lock, [&] { return stopping_ || !inbox_.empty() || !cancellations_.empty(); });
+  return {};
+}
+
+bool Engine::has_news() const {
+  std::lock_guard lock(mutex_);
+  return stopping_ || !inbox_.empty() || !cancellations_.empty();
+}
+
+/// The group is gone: nothing can be computed any more, but clients still ask.
+void Engine::wait_for_stop(const Error& lost) {
+  {
+    std::lock_guard lock(mutex_);
+    lost_ = lost;
+  }
+  end(lost);
+  if (on_lost_) on_lost_(lost);
+  std::unique_lock lock(mutex_);
+  wake_.wait(lock, [&] { return stopping_; });
+}
+
+/// Ends what was accepted, queued or not.
+void Engine::end(const Error& error) {
   {
     std::lock_guard lock(mutex_);
     std::swap(taken_, inbox_);
   }
   take_inbox();
-  core_->fail_all(make_error(Code::kUnavailable, "the server shut down before the request ended"));
+  core_->fail_all(error);
+  publish();
 }
 
 void Engine::take_inbox() {

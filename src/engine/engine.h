@@ -2,12 +2,15 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "engine/engine_core.h"
+#include "engine/standby.h"
 
 namespace tandem::engine {
 
@@ -17,8 +20,12 @@ class Engine final : public EngineClient {
  public:
   struct Options {
     Limits limits;
+    Standby* standby = nullptr;  ///< how it rests; null: alone, on its own thread
+    /// Called once, on the engine's thread, when its group is lost. From then on it is not ready
+    /// and refuses requests; those it had end with the error.
+    std::function<void(const Error&)> on_lost;
   };
-  /// `runner` must outlive the engine.
+  /// `runner` and `standby` must outlive the engine.
   static Result<std::unique_ptr<Engine>> create(const Options& options, StepRunner& runner);
   /// Ends what lives with kUnavailable, then the thread.
   ~Engine() override;
@@ -28,6 +35,8 @@ class Engine final : public EngineClient {
   EngineStatus status() const override;
   /// Refuses new requests from now on; those accepted run to their end.
   void drain();
+  /// Makes the thread end soon, so that several engines can end together.
+  void stop();
 
  private:
   struct Submitted {
@@ -37,10 +46,17 @@ class Engine final : public EngineClient {
   };
   Engine(const Options& options, std::unique_ptr<EngineCore> core);
   void loop();
+  Result<void> rest();
+  bool has_news() const;
+  void wake();
+  void end(const Error& error);
+  void wait_for_stop(const Error& lost);
   void take_inbox();
   void publish();
 
   const Limits limits_;
+  Standby* const standby_;
+  const std::function<void(const Error&)> on_lost_;
   std::unique_ptr<EngineCore> core_;  // engine thread only
 
   mutable std::mutex mutex_;
@@ -50,6 +66,7 @@ class Engine final : public EngineClient {
   uint64_t queued_tokens_ = 0;            // guarded by mutex_: prompts in inbox and waiting list
   bool draining_ = false;                 // guarded by mutex_
   bool stopping_ = false;                 // guarded by mutex_
+  std::optional<Error> lost_;             // guarded by mutex_: why no request can be served
   EngineStatus published_;                // guarded by mutex_
   std::vector<Submitted> taken_;          // engine thread only; swapped with inbox_
   std::vector<RequestId> taken_cancellations_;  // engine thread only

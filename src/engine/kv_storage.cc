@@ -2,14 +2,14 @@
 
 namespace tandem::engine {
 
-Result<KvStorage> KvStorage::create(Device& device, const model::ModelConfig& config,
+Result<KvStorage> KvStorage::create(Device& device, const model::Shard& shard,
                                     const Options& options) {
-  const std::array<int64_t, 4> shape{options.pages_count, config.kv_heads, options.page_tokens,
-                                     config.head_dim};
+  const std::array<int64_t, 4> shape{options.pages_count, shard.kv_heads.count(),
+                                     options.page_tokens, shard.config.head_dim};
   const size_t bytes =
       static_cast<size_t>(shape[0] * shape[1] * shape[2] * shape[3]) * dtype_bytes(options.dtype);
   KvStorage storage;
-  for (int64_t layer = 0; layer < config.layers_count; ++layer) {
+  for (int64_t layer = 0; layer < shard.config.layers_count; ++layer) {
     AnyTensor kv[2];
     for (AnyTensor& tensor : kv) {
       storage.buffers_.push_back(TANDEM_TRY(device.allocate(bytes)));
@@ -20,10 +20,9 @@ Result<KvStorage> KvStorage::create(Device& device, const model::ModelConfig& co
   return storage;
 }
 
-size_t KvStorage::bytes_per_page(const model::ModelConfig& config, DType dtype,
-                                 int64_t page_tokens) {
-  return static_cast<size_t>(2 * config.layers_count * config.kv_heads * page_tokens *
-                             config.head_dim) *
+size_t KvStorage::bytes_per_page(const model::Shard& shard, DType dtype, int64_t page_tokens) {
+  return static_cast<size_t>(2 * shard.config.layers_count * shard.kv_heads.count() * page_tokens *
+                             shard.config.head_dim) *
          dtype_bytes(dtype);
 }
 

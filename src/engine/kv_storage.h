@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 #include "device/device.h"
-#include "model/config.h"
+#include "model/sharding.h"
 #include "ops/attention/kv_pool.h"
 
 namespace tandem::engine {
@@ -20,10 +20,10 @@ class KvStorage {
     int64_t pages_count = 0;
     int64_t page_tokens = 0;
   };
-  static Result<KvStorage> create(Device& device, const model::ModelConfig& config,
+  static Result<KvStorage> create(Device& device, const model::Shard& shard,
                                   const Options& options);
   /// Of all layers: what create() allocates for each page.
-  static size_t bytes_per_page(const model::ModelConfig& config, DType dtype, int64_t page_tokens);
+  static size_t bytes_per_page(const model::Shard& shard, DType dtype, int64_t page_tokens);
 
   std::span<const ops::KvPool> pools() const { return pools_; }  ///< one per layer
 

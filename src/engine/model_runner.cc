@@ -10,7 +10,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(Device& device, const m
   std::unique_ptr<ModelRunner> runner(new ModelRunner(model, options));
   runner->stream_ = TANDEM_TRY(device.make_stream());
   runner->memory_ = TANDEM_TRY(
-      StepMemory::create(device, model.config(), StepMemory::options_of(l, options.kv_dtype)));
+      StepMemory::create(device, model.shard(), StepMemory::options_of(l, options.kv_dtype)));
   runner->sample_rows_.reserve(l.sequences_max);
   TANDEM_TRY(runner->warm_up());
   return runner;
@@ -18,6 +18,11 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(Device& device, const m
 
 Result<void> ModelRunner::run(std::span<const BatchItem> items,
                               std::span<ops::SampledRow> sampled) {
+  TANDEM_TRY(forward(prepare(items)));
+  return sample(sampled);
+}
+
+model::StepInput ModelRunner::prepare(std::span<const BatchItem> items) {
   memory_.tensors.clear();
   sample_rows_.clear();
   for (const BatchItem& item : items) {
@@ -25,9 +30,15 @@ Result<void> ModelRunner::run(std::span<const BatchItem> items,
     if (item.sample != nullptr) sample_rows_.push_back(*item.sample);
   }
   rows_count_ = static_cast<int64_t>(sample_rows_.size());
+  return memory_.tensors.input();
+}
+
+Result<void> ModelRunner::forward(const model::StepInput& input) {
+  return model_.forward(*stream_, input, memory_.kv.pools(), memory_.activations, options_.comm);
+}
+
+Result<void> ModelRunner::sample(std::span<ops::SampledRow> sampled) {
   TANDEM_CHECK(sampled.size() == sample_rows_.size(), "one result per sampling item");
-  TANDEM_TRY(
-      model_.forward(*stream_, memory_.tensors.input(), memory_.kv.pools(), memory_.activations));
   if (sampled.empty()) return {};
   return ops::sample(*stream_, {.logits = last_logits(), .rows = sample_rows_, .out = sampled});
 }

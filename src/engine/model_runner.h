@@ -11,13 +11,15 @@
 
 namespace tandem::engine {
 
-/// Runs steps of one model on one device: one rank without peers. Owns the KV memory, the
-/// activations and the stream; the model is shared and read only.
+/// Runs steps of one model on one device: one rank. Owns the KV memory, the activations and the
+/// stream; the model is shared and read only. With peers every rank makes the same calls, from
+/// create() on (group_runner.h).
 class ModelRunner final : public StepRunner {
  public:
   struct Options {
     Limits limits;
     DType kv_dtype = DType::kBF16;
+    model::RankComm* comm = nullptr;  ///< with the peers of this rank; outlives the runner
   };
   /// Allocates everything a step needs (step_memory.h) and runs a warm-up step of the largest size,
   /// so that later steps allocate nothing. `device` and `model` must outlive the runner.
@@ -25,6 +27,13 @@ class ModelRunner final : public StepRunner {
                                                      const Options& options);
 
   Result<void> run(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled) override;
+
+  // The parts of run(), for a rank whose step is also its peers'.
+  /// Turns items into tensors, which are valid until the next call.
+  model::StepInput prepare(std::span<const BatchItem> items);
+  Result<void> forward(const model::StepInput& input);
+  /// Samples for the items of the last prepare().
+  Result<void> sample(std::span<ops::SampledRow> sampled);
 
   Stream& stream() { return *stream_; }
   /// Logits of the sampling items of the last run, in order: [rows, vocabulary].

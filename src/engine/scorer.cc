@@ -24,7 +24,7 @@ Result<std::unique_ptr<Scorer>> Scorer::create(Device& device, const model::Qwen
   std::unique_ptr<Scorer> scorer(new Scorer(model, options));
   const StepMemory::Options memory = memory_of(options);
   scorer->stream_ = TANDEM_TRY(device.make_stream());
-  scorer->memory_ = TANDEM_TRY(StepMemory::create(device, model.config(), memory));
+  scorer->memory_ = TANDEM_TRY(StepMemory::create(device, model.shard(), memory));
   for (uint32_t i = 0; i < memory.pages_total; ++i) scorer->pages_.push_back(PageId{i});
   return scorer;
 }

@@ -1,21 +1,18 @@
 #include "engine/step_memory.h"
 
 namespace tandem::engine {
-namespace {
 
-model::Activations::Limits activation_limits(const StepMemory::Options& o) {
-  return {.tokens_max = o.tokens_max, .rows_max = o.rows_max};
+model::Activations::Limits StepMemory::Options::activations() const {
+  return {.tokens_max = tokens_max, .rows_max = rows_max};
 }
 
-StepTensors::Limits tensor_limits(const StepMemory::Options& o) {
-  return {.tokens_max = o.tokens_max,
-          .sequences_max = o.sequences_max,
-          .rows_max = o.rows_max,
-          .pages_max = o.pages_max,
-          .page_tokens = o.page_tokens};
+StepTensors::Limits StepMemory::Options::tensors() const {
+  return {.tokens_max = tokens_max,
+          .sequences_max = sequences_max,
+          .rows_max = rows_max,
+          .pages_max = pages_max,
+          .page_tokens = page_tokens};
 }
-
-}  // namespace
 
 StepMemory::Options StepMemory::options_of(const Limits& l, DType kv_dtype) {
   return {.kv_dtype = kv_dtype,
@@ -27,27 +24,25 @@ StepMemory::Options StepMemory::options_of(const Limits& l, DType kv_dtype) {
           .page_tokens = l.page_tokens};
 }
 
-StepMemory::Bytes StepMemory::bytes_needed(const model::ModelConfig& config,
-                                           const Options& options) {
+StepMemory::Bytes StepMemory::bytes_needed(const model::Shard& shard, const Options& options) {
   return {
       .kv = static_cast<size_t>(options.pages_total) *
-            KvStorage::bytes_per_page(config, options.kv_dtype, options.page_tokens),
-      .activations = model::Activations::bytes_needed(config, activation_limits(options)),
-      .logits = static_cast<size_t>(options.rows_max * config.vocab_size) * sizeof(float),
-      .index = StepTensors::bytes_needed(tensor_limits(options)),
+            KvStorage::bytes_per_page(shard, options.kv_dtype, options.page_tokens),
+      .activations = model::Activations::bytes_needed(shard, options.activations()),
+      .logits = static_cast<size_t>(options.rows_max * shard.config.vocab_size) * sizeof(float),
+      .index = StepTensors::bytes_needed(options.tensors()),
   };
 }
 
-Result<StepMemory> StepMemory::create(Device& device, const model::ModelConfig& config,
+Result<StepMemory> StepMemory::create(Device& device, const model::Shard& shard,
                                       const Options& options) {
   StepMemory memory;
-  memory.kv = TANDEM_TRY(KvStorage::create(device, config,
+  memory.kv = TANDEM_TRY(KvStorage::create(device, shard,
                                            {.dtype = options.kv_dtype,
                                             .pages_count = options.pages_total,
                                             .page_tokens = options.page_tokens}));
-  memory.activations =
-      TANDEM_TRY(model::Activations::create(device, config, activation_limits(options)));
-  memory.tensors = TANDEM_TRY(StepTensors::create(device, tensor_limits(options)));
+  memory.activations = TANDEM_TRY(model::Activations::create(device, shard, options.activations()));
+  memory.tensors = TANDEM_TRY(StepTensors::create(device, options.tensors()));
   return memory;
 }
 

@@ -23,6 +23,9 @@ struct StepMemory {
     int64_t pages_max = 0;  ///< of one sequence
     int64_t pages_total = 0;
     int64_t page_tokens = 0;
+
+    model::Activations::Limits activations() const;
+    StepTensors::Limits tensors() const;
   };
   /// What an engine with these limits needs.
   static Options options_of(const Limits& limits, DType kv_dtype);
@@ -35,8 +38,8 @@ struct StepMemory {
     size_t total() const { return kv + activations + index; }
   };
   /// What create() allocates.
-  static Bytes bytes_needed(const model::ModelConfig& config, const Options& options);
-  static Result<StepMemory> create(Device& device, const model::ModelConfig& config,
+  static Bytes bytes_needed(const model::Shard& shard, const Options& options);
+  static Result<StepMemory> create(Device& device, const model::Shard& shard,
                                    const Options& options);
 
   KvStorage kv;

@@ -8,6 +8,8 @@
 #include "device/device.h"
 #include "model/activations.h"
 #include "model/config.h"
+#include "model/rank_comm.h"
+#include "model/sharding.h"
 #include "model/step_input.h"
 #include "model/weight_parts.h"
 #include "model/weight_source.h"
@@ -26,18 +28,23 @@ class Qwen3 {
     DType compute = DType::kBF16;  ///< kBF16 or kF32: stored weights, and what products are made of
     int64_t positions_max = 0;     ///< longest sequence: rows of the rotary table
   };
-  /// Checks that the source has exactly the tensors the config asks for, then packs them.
-  static Result<std::unique_ptr<Qwen3>> load(Device& device, const ModelConfig& config,
+  /// Checks that the source has exactly the tensors the config asks for, then packs this rank's
+  /// part of them; it reads nothing else.
+  static Result<std::unique_ptr<Qwen3>> load(Device& device, const Shard& shard,
                                              WeightSource& source, const Options& options);
   /// What load() allocates on the device.
-  static WeightBytes bytes_needed(const ModelConfig& config, const Options& options);
+  static WeightBytes bytes_needed(const Shard& shard, const Options& options);
 
   /// Runs one step: writes K and V of every token into `kv` (one pool per layer) and leaves the
-  /// logits of input.logits_rows in the first rows of activations.logits.
+  /// logits of input.logits_rows in the first rows of activations.logits. On one of several ranks
+  /// every rank calls it, with its `comm`: those of a tensor-parallel group with the same input,
+  /// the groups with any, no tokens included. The result has the bits of one rank when
+  /// shard().is_exact().
   Result<void> forward(Stream& stream, const StepInput& input, std::span<const ops::KvPool> kv,
-                       Activations& activations) const;
+                       Activations& activations, RankComm* comm = nullptr) const;
 
-  const ModelConfig& config() const { return config_; }
+  const ModelConfig& config() const { return shard_.config; }
+  const Shard& shard() const { return shard_; }
   const Options& options() const { return options_; }
 
  private:
@@ -49,7 +56,7 @@ class Qwen3 {
   };
   struct MoeMlp {
     ops::PackedLinear router;   // [experts, hidden], f32
-    ops::PackedLinear gate_up;  // experts x [2 * moe_intermediate, hidden]
+    ops::PackedLinear gate_up;  // this rank's experts x [2 * moe_intermediate, hidden]
     ops::PackedLinear down;     // experts x [hidden, moe_intermediate]
   };
   struct Layer {
@@ -63,15 +70,34 @@ class Qwen3 {
     MoeMlp moe;             // set when the layer is a mixture
   };
 
-  Qwen3(ModelConfig config, Options options);
+  static TensorView<const float, 1> vector_of(const Buffer& buffer, int64_t n) {
+    return TensorView<const float, 1>::make(buffer.as<const float>(), {n});
+  }
+  Qwen3(Shard shard, Options options);
   Result<void> attention_block(Stream& stream, const Layer& layer, const StepInput& input,
-                               const ops::KvPool& kv, Activations& a) const;
-  Result<void> dense_block(Stream& stream, const Layer& layer, int64_t tokens,
-                           Activations& a) const;
-  Result<void> moe_block(Stream& stream, const Layer& layer, TensorView<int32_t, 2> expert_ids,
-                         Activations& a) const;
+                               const ops::KvPool& kv, Activations& a, RankComm* comm) const;
+  Result<void> dense_block(Stream& stream, const Layer& layer, int64_t tokens, Activations& a,
+                           RankComm* comm) const;
+  /// residual += x W^T, where ranks may hold some columns of W each.
+  Result<void> project_back(Stream& stream, TensorView<const float, 2> x,
+                            const ops::PackedLinear& weight, Activations& a, RankComm* comm) const;
 
-  ModelConfig config_;
+  // qwen3_moe.cc
+  struct ExpertInput;
+  Result<void> moe_block(Stream& stream, const Layer& layer, TensorView<int32_t, 2> expert_ids,
+                         Activations& a, RankComm* comm) const;
+  Result<void> moe_on_one_rank(Stream& stream, const MoeMlp& moe,
+                               TensorView<const int32_t, 2> expert_ids, Activations& a) const;
+  Result<void> moe_where_tokens_stay(Stream& stream, const MoeMlp& moe,
+                                     TensorView<const int32_t, 2> expert_ids, Activations& a,
+                                     RankComm& comm) const;
+  Result<void> moe_where_tokens_travel(Stream& stream, const MoeMlp& moe,
+                                       TensorView<const int32_t, 2> expert_ids, Activations& a,
+                                       RankComm& comm) const;
+  Result<TensorView<const float, 2>> run_experts(Stream& stream, const MoeMlp& moe,
+                                                 const ExpertInput& input, Activations& a) const;
+
+  Shard shard_;
   Options options_;
   Buffer embedding_;           // [vocabulary, hidden] in the compute dtype
   Buffer final_norm_;          // [hidden] f32

@@ -5,12 +5,13 @@
 
 namespace tandem::model {
 
-WeightBytes Qwen3::bytes_needed(const ModelConfig& c, const Options& options) {
+WeightBytes Qwen3::bytes_needed(const Shard& shard, const Options& options) {
   using ops::PackedLinear;
-  const Qwen3Specs specs(c, options.compute);
+  const ModelConfig& c = shard.config;
+  const Qwen3Specs specs(shard, options.compute);
   WeightBytes bytes;
   bytes[WeightPart::kEmbedding] =
-      static_cast<size_t>(c.vocab_size * c.hidden_size) * dtype_bytes(options.compute);
+      static_cast<size_t>(shard.vocabulary.count() * c.hidden_size) * dtype_bytes(options.compute);
   bytes[WeightPart::kHead] = PackedLinear::bytes_needed(specs.lm_head);
   bytes[WeightPart::kNorms] = static_cast<size_t>(c.hidden_size) * sizeof(float);
   bytes[WeightPart::kRotary] = rope_table_elements(c.rope, options.positions_max) * sizeof(float);

@@ -34,8 +34,9 @@ class Qwen3Loader {
       : device_(device),
         source_(source),
         model_(model),
-        config_(model.config_),
-        specs_(model.config_, model.options_.compute),
+        shard_(model.shard_),
+        config_(shard_.config),
+        specs_(shard_, model.options_.compute),
         fused_(fused_layers(config_, source.names())) {}
 
   Result<void> load() {
@@ -45,8 +46,9 @@ class Qwen3Loader {
     for (int64_t i = 0; i < c.layers_count; ++i) TANDEM_TRY(load_layer(i));
     model_.final_norm_ = TANDEM_TRY(load_vector(names_.final_norm()));
     model_.lm_head_ = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.lm_head));
-    TANDEM_TRY(
-        pack(model_.lm_head_, 0, 0, c.tie_word_embeddings ? names_.embedding() : names_.lm_head()));
+    TANDEM_TRY(pack(model_.lm_head_, 0, 0,
+                    c.tie_word_embeddings ? names_.embedding() : names_.lm_head(),
+                    {.rows = shard_.vocabulary}));
     const std::vector<float> table = make_rope_table(c.rope, model_.options_.positions_max);
     model_.cos_sin_ = TANDEM_TRY(device_.allocate(table.size() * sizeof(float)));
     std::memcpy(model_.cos_sin_.data(), table.data(), table.size() * sizeof(float));
@@ -56,8 +58,8 @@ class Qwen3Loader {
  private:
   Result<void> load_layer(int64_t i) {
     const ModelConfig& c = config_;
-    const int64_t q_rows = c.heads * c.head_dim;
-    const int64_t kv_rows = c.kv_heads * c.head_dim;
+    const Range q_rows{shard_.heads.first * c.head_dim, shard_.heads.end * c.head_dim};
+    const Range kv_rows{shard_.kv_heads.first * c.head_dim, shard_.kv_heads.end * c.head_dim};
     Qwen3::Layer& layer = model_.layers_[static_cast<size_t>(i)];
     layer.attention_norm = TANDEM_TRY(load_vector(names_.input_norm(i)));
     layer.q_norm = TANDEM_TRY(load_vector(names_.q_norm(i)));
@@ -65,53 +67,64 @@ class Qwen3Loader {
     layer.mlp_norm = TANDEM_TRY(load_vector(names_.post_attention_norm(i)));
 
     layer.qkv = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.qkv));
-    TANDEM_TRY(pack(layer.qkv, 0, 0, names_.attention(i, "q_proj")));
-    TANDEM_TRY(pack(layer.qkv, 0, q_rows, names_.attention(i, "k_proj")));
-    TANDEM_TRY(pack(layer.qkv, 0, q_rows + kv_rows, names_.attention(i, "v_proj")));
+    const int64_t k_first = q_rows.count();
+    const int64_t v_first = k_first + kv_rows.count();
+    TANDEM_TRY(pack(layer.qkv, 0, 0, names_.attention(i, "q_proj"), {.rows = q_rows}));
+    TANDEM_TRY(pack(layer.qkv, 0, k_first, names_.attention(i, "k_proj"), {.rows = kv_rows}));
+    TANDEM_TRY(pack(layer.qkv, 0, v_first, names_.attention(i, "v_proj"), {.rows = kv_rows}));
     layer.o = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.o));
-    TANDEM_TRY(pack(layer.o, 0, 0, names_.attention(i, "o_proj")));
+    TANDEM_TRY(pack(layer.o, 0, 0, names_.attention(i, "o_proj"),
+                    {.rows = {0, c.hidden_size}, .columns = q_rows}));
     return c.layer_is_moe[static_cast<size_t>(i)] ? load_moe(i, layer.moe)
                                                   : load_dense(i, layer.dense);
   }
 
   Result<void> load_dense(int64_t i, Qwen3::DenseMlp& mlp) {
     mlp.gate_up = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.dense_gate_up));
-    TANDEM_TRY(pack(mlp.gate_up, 0, 0, names_.mlp(i, "gate_proj")));
-    TANDEM_TRY(pack(mlp.gate_up, 0, config_.intermediate_size, names_.mlp(i, "up_proj")));
+    const Range own = shard_.dense_columns;
+    TANDEM_TRY(pack(mlp.gate_up, 0, 0, names_.mlp(i, "gate_proj"), {.rows = own}));
+    TANDEM_TRY(pack(mlp.gate_up, 0, own.count(), names_.mlp(i, "up_proj"), {.rows = own}));
     mlp.down = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.dense_down));
-    return pack(mlp.down, 0, 0, names_.mlp(i, "down_proj"));
+    return pack(mlp.down, 0, 0, names_.mlp(i, "down_proj"),
+                {.rows = {0, config_.hidden_size}, .columns = own});
   }
 
   Result<void> load_moe(int64_t i, Qwen3::MoeMlp& moe) {
-    const int64_t width = config_.moe_intermediate_size;
+    const Range width{0, config_.moe_intermediate_size};
     moe.router = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.router));
-    TANDEM_TRY(pack(moe.router, 0, 0, names_.router(i)));
+    TANDEM_TRY(pack(moe.router, 0, 0, names_.router(i), {.rows = {0, config_.experts_count}}));
     moe.gate_up = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.expert_gate_up));
     moe.down = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.expert_down));
     if (fused_[static_cast<size_t>(i)]) {
       TANDEM_TRY(pack_stack(moe.gate_up, names_.fused_experts(i, "gate_up_proj")));
       return pack_stack(moe.down, names_.fused_experts(i, "down_proj"));
     }
-    for (int64_t e = 0; e < config_.experts_count; ++e) {
-      TANDEM_TRY(pack(moe.gate_up, e, 0, names_.expert(i, e, "gate_proj")));
-      TANDEM_TRY(pack(moe.gate_up, e, width, names_.expert(i, e, "up_proj")));
-      TANDEM_TRY(pack(moe.down, e, 0, names_.expert(i, e, "down_proj")));
+    for (int64_t e = shard_.experts.first; e < shard_.experts.end; ++e) {
+      const int64_t own = e - shard_.experts.first;
+      TANDEM_TRY(pack(moe.gate_up, own, 0, names_.expert(i, e, "gate_proj"), {.rows = width}));
+      TANDEM_TRY(
+          pack(moe.gate_up, own, width.end, names_.expert(i, e, "up_proj"), {.rows = width}));
+      TANDEM_TRY(pack(moe.down, own, 0, names_.expert(i, e, "down_proj"),
+                      {.rows = {0, config_.hidden_size}}));
     }
     return {};
   }
 
   Result<void> pack(ops::PackedLinear& weight, int64_t index, int64_t first_row,
-                    const std::string& name) {
-    const WeightView view = TANDEM_TRY(source_.tensor(name));
+                    const std::string& name, const WeightSlice& part) {
+    const WeightView view = TANDEM_TRY(source_.slice(name, part));
     weight.set_rows(index, first_row,
-                    {.data = view.bytes.data(), .dtype = view.dtype, .rows = view.shape[0]});
+                    {.data = view.bytes.data(),
+                     .dtype = view.dtype,
+                     .rows = view.shape[0],
+                     .row_stride = view.row_stride});
     source_.release(name);
     return {};
   }
 
-  /// Packs a tensor [stack, out_features, in_features] into the whole of `weight`.
+  /// Packs this rank's part of a tensor [experts, out_features, in_features] into all of `weight`.
   Result<void> pack_stack(ops::PackedLinear& weight, const std::string& name) {
-    const WeightView view = TANDEM_TRY(source_.tensor(name));
+    const WeightView view = TANDEM_TRY(source_.slice(name, {.rows = shard_.experts}));
     const size_t matrix_bytes = view.bytes.size() / static_cast<size_t>(view.shape[0]);
     for (int64_t e = 0; e < view.shape[0]; ++e) {
       weight.set_rows(e, 0,
@@ -131,9 +144,9 @@ class Qwen3Loader {
     return buffer;
   }
 
-  /// The embedding table, row-major in the compute dtype.
+  /// This rank's rows of the embedding table, row-major in the compute dtype.
   Result<Buffer> load_table(const std::string& name) {
-    const WeightView view = TANDEM_TRY(source_.tensor(name));
+    const WeightView view = TANDEM_TRY(source_.slice(name, {.rows = shard_.vocabulary}));
     const int64_t n = view.shape[0] * view.shape[1];
     const DType compute = model_.options_.compute;
     Buffer buffer = TANDEM_TRY(device_.allocate(static_cast<size_t>(n) * dtype_bytes(compute)));
@@ -150,19 +163,20 @@ class Qwen3Loader {
   Device& device_;
   WeightSource& source_;
   Qwen3& model_;
+  const Shard& shard_;
   const ModelConfig& config_;
   const Qwen3Specs specs_;
   const std::vector<bool> fused_;  // [layers] experts in one tensor
   TensorNames names_;
 };
 
-Result<std::unique_ptr<Qwen3>> Qwen3::load(Device& device, const ModelConfig& config,
-                                           WeightSource& source, const Options& options) {
+Result<std::unique_ptr<Qwen3>> Qwen3::load(Device& device, const Shard& shard, WeightSource& source,
+                                           const Options& options) {
   TANDEM_CHECK(options.positions_max > 0, "a model serves at least one position");
   TANDEM_CHECK(options.compute == DType::kBF16 || options.compute == DType::kF32,
                "weights are stored as bf16 or f32");
-  TANDEM_TRY(check_tensors(config, source));
-  std::unique_ptr<Qwen3> model(new Qwen3(config, options));
+  TANDEM_TRY(check_tensors(shard.config, source));
+  std::unique_ptr<Qwen3> model(new Qwen3(shard, options));
   TANDEM_TRY(Qwen3Loader(device, source, *model).load());
   return model;
 }

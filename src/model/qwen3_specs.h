@@ -1,16 +1,16 @@
 #pragma once
 
 #include "device/dtype.h"
-#include "model/config.h"
+#include "model/sharding.h"
 #include "ops/linear/packed_linear.h"
 
 namespace tandem::model {
 
-/// The packed matrices of a Qwen3, before any memory: the loader creates what this lists and the
-/// memory plan counts it, so they cannot disagree. A config without experts, or without dense
-/// layers, has empty specs for them that no layer uses.
+/// The packed matrices of a Qwen3 on one rank, before any memory: the loader creates what this
+/// lists and the memory plan counts it, so they cannot disagree. A config without experts, or
+/// without dense layers, has empty specs for them that no layer uses.
 struct Qwen3Specs {
-  Qwen3Specs(const ModelConfig& config, DType compute);
+  Qwen3Specs(const Shard& shard, DType compute);
 
   ops::LinearSpec qkv;             // [(heads + 2 * kv_heads) * head_dim, hidden]
   ops::LinearSpec o;               // [hidden, heads * head_dim]

@@ -127,6 +127,24 @@ std::vector<std::string> SafetensorsSource::names() const {
 }
 
 Result<WeightView> SafetensorsSource::tensor(const std::string& name) {
+  const WeightView view = TANDEM_TRY(view_of(name));
+  prefetch(name, view);
+  return view;
+}
+
+Result<WeightView> SafetensorsSource::slice(const std::string& name, const WeightSlice& part) {
+  const WeightView view = cut(TANDEM_TRY(view_of(name)), part);
+  // Some columns of every row: the pages in between are not wanted.
+  if (!part.columns) prefetch(name, view);
+  return view;
+}
+
+void SafetensorsSource::prefetch(const std::string& name, const WeightView& view) const {
+  const io::MappedFile& file = shards_[find(name)->shard].file;
+  file.prefetch(static_cast<size_t>(view.bytes.data() - file.bytes().data()), view.bytes.size());
+}
+
+Result<WeightView> SafetensorsSource::view_of(const std::string& name) const {
   const Place place = TANDEM_TRY(find(name));
   const SafetensorsTensor& tensor = at(place);
   const Shard& shard = shards_[place.shard];
@@ -134,7 +152,6 @@ Result<WeightView> SafetensorsSource::tensor(const std::string& name) {
     return make_error(Code::kUnimplemented, shard.name + ": tensor \"" + name + "\" has dtype " +
                                                 tensor.dtype.name + ", which is not supported");
   }
-  shard.file.prefetch(tensor.offset, tensor.bytes);
   return WeightView{.dtype = *tensor.dtype.dtype,
                     .shape = tensor.shape,
                     .bytes = shard.file.bytes().subspan(tensor.offset, tensor.bytes)};

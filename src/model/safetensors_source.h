@@ -22,6 +22,7 @@ class SafetensorsSource final : public WeightSource {
 
   std::vector<std::string> names() const override;
   Result<WeightView> tensor(const std::string& name) override;
+  Result<WeightView> slice(const std::string& name, const WeightSlice& part) override;
   Result<WeightInfo> describe(const std::string& name) override;
   void release(const std::string& name) override;
 
@@ -41,6 +42,8 @@ class SafetensorsSource final : public WeightSource {
   explicit SafetensorsSource(std::vector<Shard> shards);
   static Result<Shard> open_shard(const std::filesystem::path& folder, const std::string& name);
   static Result<std::vector<Shard>> open_indexed(const std::filesystem::path& folder);
+  Result<WeightView> view_of(const std::string& name) const;
+  void prefetch(const std::string& name, const WeightView& view) const;
   Result<Place> find(const std::string& name) const;
   const SafetensorsTensor& at(Place place) const;
 

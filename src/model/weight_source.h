@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "device/dtype.h"
+#include "model/range.h"
 
 namespace tandem::model {
 
@@ -26,8 +27,18 @@ struct WeightInfo {
 struct WeightView {
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
-  std::span<const std::byte> bytes;
+  std::span<const std::byte> bytes;  ///< from the first element to the last
+  int64_t row_stride = 0;            ///< elements from one row of a matrix to the next; 0: dense
 };
+
+/// A part of a tensor.
+struct WeightSlice {
+  Range rows;                    ///< of the first dimension
+  std::optional<Range> columns;  ///< of a matrix; all if not given
+};
+
+/// The part of a view that holds all of a tensor.
+WeightView cut(const WeightView& whole, const WeightSlice& part);
 
 /// Where weights come from, by Hugging Face name. One thread at a time.
 class WeightSource {
@@ -40,7 +51,10 @@ class WeightSource {
   /// release() of the same name or the end of the source.
   virtual Result<WeightView> tensor(const std::string& name) = 0;
 
-  /// The same without the bytes, which may be costly to make or read.
+  /// A part of a tensor, which it has: all that a rank reads of it. The view's shape is the part's.
+  virtual Result<WeightView> slice(const std::string& name, const WeightSlice& part);
+
+  /// The same as tensor() without the bytes, which may be costly to make or read.
   virtual Result<WeightInfo> describe(const std::string& name);
 
   /// Says that the tensor's bytes are not needed for now. They may be asked for again.

@@ -9,11 +9,10 @@
 
 namespace tandem::comm {
 
-/// Gives every rank one row of equal size from every rank, in two halves so that other work fits
-/// between.
+/// Gives every rank one row from every rank, in two halves so that other work fits between.
 ///
 /// Phases     start: put the row to every rank and signal it; finish: wait for every rank
-/// Bytes      (N-1) * row_bytes per rank
+/// Bytes      (N-1) * bytes of its row per rank
 /// Roof       small rows: one signal and one wake-up; large rows: the copy
 /// Reuse      two buffers in turn. A rank puts row e+2 after its finish(e+1), which waited for
 ///            everyone's start(e+1), which comes after that rank was done with row e.
@@ -22,9 +21,10 @@ class AllGather {
   /// All ranks, at the same place of their allocations.
   static Result<AllGather> create(SymmetricHeap& heap, size_t row_bytes);
 
-  /// `row` is row_bytes long and may be reused at once. Starts and finishes alternate.
+  /// `row` is at most row_bytes long and may be reused at once. Starts and finishes alternate.
   void start(std::span<const std::byte> row);
-  /// The rows of all ranks in rank order; valid until the next start.
+  /// The rows of all ranks in rank order, row_bytes apart; valid until the next start. What a
+  /// shorter row leaves of its place is undefined.
   Result<std::span<const std::byte>> finish();
 
  private:

@@ -12,7 +12,11 @@ namespace tandem::ops {
 Result<void> embed_cpu(Stream& stream, const EmbedArgs& args) {
   const int64_t hidden = args.table.shape[1];
   cpu::cpu_stream(stream).team().parallel_for(args.tokens.shape[0], [&](int64_t t, int) {
-    const int64_t row = args.tokens[t];
+    const int64_t row = args.tokens[t] - args.first_token;
+    if (args.is_part && (row < 0 || row >= args.table.shape[0])) {
+      std::fill_n(args.out.row(t), hidden, -0.0f);
+      return;
+    }
     TANDEM_DCHECK(row >= 0 && row < args.table.shape[0], "token outside the vocabulary");
     if (args.table.dtype == DType::kF32) {
       std::copy_n(args.table.as<const float, 2>().row(row), hidden, args.out.row(t));

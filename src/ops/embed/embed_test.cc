@@ -64,5 +64,23 @@ TEST(Embed, CopiesEveryBit) {
   });
 }
 
+TEST(Embed, APartOfTheTableGivesTheNeutralRowForOthers) {
+  Random random(42);
+  const Table table(DType::kBF16, 4, 37, random);  // tokens 10 to 13
+  std::vector<int32_t> tokens = {9, 10, 13, 14, 0};
+  Cpu cpu(2, cpu::best_matrix_path());
+  Matrix<float> out(5, 37);
+  ASSERT_TRUE(embed(*cpu.stream, {.tokens = view_of(tokens),
+                                  .table = table.tensor,
+                                  .first_token = 10,
+                                  .is_part = true,
+                                  .out = out.view()})
+                  .ok());
+  const std::vector<float> neutral(37, -0.0f);
+  for (int64_t t : {0, 3, 4}) EXPECT_EQ(0, std::memcmp(out.row(t), neutral.data(), 37 * 4));
+  EXPECT_EQ(0, std::memcmp(out.row(1), &table.f32[0], 37 * 4));
+  EXPECT_EQ(0, std::memcmp(out.row(2), &table.f32[3 * 37], 37 * 4));
+}
+
 }  // namespace
 }  // namespace tandem::ops

@@ -43,12 +43,13 @@ void PackedLinear::set_rows(int64_t index, int64_t first_row, const LinearSource
   TANDEM_CHECK(first_row >= 0 && first_row + source.rows <= spec_.out_features,
                "rows outside the matrix");
   std::byte* matrix = storage_.as<std::byte>() + index * layout.matrix_bytes();
+  const int64_t row_stride = source.row_stride == 0 ? spec_.in_features : source.row_stride;
   for (int64_t row = 0; row < source.rows; ++row) {
     const int64_t target = first_row + row;
     std::byte* panel = matrix + target / PanelLayout::kColumns * layout.panel_bytes();
     const int64_t column = target % PanelLayout::kColumns;
     for (int64_t k = 0; k < spec_.in_features; ++k) {
-      const float x = source_element(source, row * spec_.in_features + k);
+      const float x = source_element(source, row * row_stride + k);
       if (spec_.dtype == DType::kF32) {
         reinterpret_cast<float*>(panel)[layout.element(column, k)] = x;
       } else {

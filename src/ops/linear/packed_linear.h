@@ -25,6 +25,8 @@ struct LinearSource {
   const void* data = nullptr;
   DType dtype = DType::kBF16;  ///< kBF16, kF16 or kF32
   int64_t rows = 0;
+  /// Elements from one row to the next; 0: in_features. Larger when only some columns are taken.
+  int64_t row_stride = 0;
 };
 
 /// Weights of y = x W^T in the layout the device's kernels read; packed once at load, then

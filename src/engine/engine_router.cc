@@ -1,0 +1,49 @@
+#include "engine/engine_router.h"
+
+#include <utility>
+
+namespace tandem::engine {
+
+Result<void> EngineRouter::submit(Request request, EventSink& sink) {
+  const size_t first = turn_.fetch_add(1, std::memory_order_relaxed);
+  EngineClient* best = nullptr;
+  std::pair<bool, uint32_t> best_load;  // not ready, requests
+  for (size_t i = 0; i < engines_.size(); ++i) {
+    EngineClient* engine = engines_[(first + i) % engines_.size()];
+    const EngineStatus status = engine->status();
+    const std::pair load(!status.ready, status.requests_running + status.requests_waiting);
+    if (best != nullptr && load >= best_load) continue;
+    best = engine;
+    best_load = load;
+  }
+  return best->submit(std::move(request), sink);
+}
+
+void EngineRouter::cancel(RequestId id) {
+  // Whoever does not know it ignores it; remembering where it went would cost more.
+  for (EngineClient* engine : engines_) engine->cancel(id);
+}
+
+EngineStatus EngineRouter::status() const {
+  EngineStatus sum{.ready = true};
+  for (const EngineClient* engine : engines_) {
+    const EngineStatus status = engine->status();
+    if (!status.ready && sum.ready) {
+      sum.ready = false;
+      sum.reason = status.reason;
+    }
+    sum.requests_running += status.requests_running;
+    sum.requests_waiting += status.requests_waiting;
+    sum.pages_used += status.pages_used;
+    sum.pages_total += status.pages_total;
+    sum.steps += status.steps;
+    sum.preemptions += status.preemptions;
+    sum.prompt_tokens += status.prompt_tokens;
+    sum.generated_tokens += status.generated_tokens;
+    sum.prefix_query_tokens += status.prefix_query_tokens;
+    sum.prefix_hit_tokens += status.prefix_hit_tokens;
+  }
+  return sum;
+}
+
+}  // namespace tandem::engine

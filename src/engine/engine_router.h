@@ -1,0 +1,30 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "engine/request.h"
+
+namespace tandem::engine {
+
+/// Several engines as one: a request goes to the engine with the fewest requests, by turns among
+/// equals, and stays there. Thread-safe.
+class EngineRouter final : public EngineClient {
+ public:
+  /// The engines, at least one, outlive the router. An engine that is not ready gets no request
+  /// while another is.
+  explicit EngineRouter(std::vector<EngineClient*> engines) : engines_(std::move(engines)) {}
+
+  Result<void> submit(Request request, EventSink& sink) override;
+  void cancel(RequestId id) override;
+  /// Sums over engines; ready while all are, with the first reason.
+  EngineStatus status() const override;
+
+ private:
+  const std::vector<EngineClient*> engines_;
+  std::atomic<size_t> turn_{0};
+};
+
+}  // namespace tandem::engine

@@ -1,0 +1,36 @@
+#include "engine/rank_links.h"
+
+#include "comm/measure_heap.h"
+#include "engine/step_message.h"
+
+namespace tandem::engine {
+
+Result<std::unique_ptr<RankLinks>> RankLinks::create(comm::SymmetricHeap& heap,
+                                                     const model::Shard& shard, DType compute,
+                                                     const StepMemory::Options& step) {
+  auto links = std::make_unique<RankLinks>();
+  links->comm_ = TANDEM_TRY(model::RankComm::create(
+      heap, shard, compute, {.tokens_max = step.tokens_max, .rows_max = step.rows_max}));
+  if (shard.layout.tensor_parallel > 1) {
+    links->steps_ = TANDEM_TRY(comm::Broadcast::create(links->comm_->tensor_group(),
+                                                       StepMessage::bytes_max(step.tensors())));
+  }
+  links->leaders_ = heap.subgroup({.first_rank = shard.tensor_rank(),
+                                   .ranks_count = shard.layout.data_parallel,
+                                   .step = shard.layout.tensor_parallel});
+  links->lockstep_ = TANDEM_TRY(comm::StepLockstep::create(*links->leaders_, 0));
+  links->doorbell_ = TANDEM_TRY(comm::Doorbell::create(*links->leaders_));
+  return links;
+}
+
+Result<size_t> RankLinks::heap_bytes(const model::Shard& shard, DType compute,
+                                     const StepMemory::Options& step) {
+  const auto first = TANDEM_TRY(model::Shard::create(shard.config, shard.layout, 0));
+  return comm::measure_heap(shard.layout.ranks_count(),
+                            [&](comm::SymmetricHeap& heap) -> Result<void> {
+                              TANDEM_TRY(create(heap, first, compute, step));
+                              return {};
+                            });
+}
+
+}  // namespace tandem::engine

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include "base/result.h"
+#include "comm/broadcast/broadcast.h"
+#include "comm/doorbell/doorbell.h"
+#include "comm/step_header/step_header.h"
+#include "comm/symmetric_heap.h"
+#include "engine/step_memory.h"
+#include "model/rank_comm.h"
+
+namespace tandem::engine {
+
+/// Everything of one rank that lives in the symmetric heap: what a forward pass exchanges, and how
+/// ranks agree on which one is next. Used by the rank's thread, but for ring().
+class RankLinks {
+ public:
+  /// All ranks of the layout, first thing in their heaps, with the same options. `heap` outlives
+  /// this.
+  static Result<std::unique_ptr<RankLinks>> create(comm::SymmetricHeap& heap,
+                                                   const model::Shard& shard, DType compute,
+                                                   const StepMemory::Options& step);
+  /// What create() takes of every rank's heap.
+  static Result<size_t> heap_bytes(const model::Shard& shard, DType compute,
+                                   const StepMemory::Options& step);
+
+  model::RankComm& comm() { return *comm_; }
+  /// Steps of the leader of a tensor-parallel group; none if it is alone.
+  comm::Broadcast* steps() { return steps_ ? &*steps_ : nullptr; }
+  /// Over the leaders of all data-parallel groups; not for followers.
+  comm::StepLockstep& lockstep() { return *lockstep_; }
+  comm::Doorbell& doorbell() { return *doorbell_; }
+
+ private:
+  std::unique_ptr<model::RankComm> comm_;
+  std::unique_ptr<comm::SymmetricHeap> leaders_;  // ranks of one tensor-parallel number
+  std::optional<comm::Broadcast> steps_;
+  std::optional<comm::StepLockstep> lockstep_;
+  std::optional<comm::Doorbell> doorbell_;
+};
+
+}  // namespace tandem::engine

@@ -1,0 +1,122 @@
+#include "engine/rank_set.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <thread>
+
+#include "engine/group_runner.h"
+#include "engine/validate.h"
+
+namespace tandem::engine {
+
+/// Members in the order of their making; destroyed the other way round.
+struct RankSet::Rank {
+  Member member;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<model::Qwen3> model;
+  std::unique_ptr<RankLinks> links;
+  std::unique_ptr<ModelRunner> runner;
+  std::unique_ptr<GroupRunner> group;  // of a leader
+  std::thread follower;                // of a follower
+
+  Result<void> create(const Options& options);
+  bool leads() const { return model->shard().tensor_rank() == 0; }
+};
+
+Result<void> RankSet::Rank::create(const Options& options) {
+  const auto shard = TANDEM_TRY(model::Shard::create(options.config, options.layout, member.rank));
+  const StepMemory::Options step = StepMemory::options_of(options.limits, options.compute);
+  device = TANDEM_TRY(options.make_device());
+  const auto source = TANDEM_TRY(options.make_source());
+  model = TANDEM_TRY(model::Qwen3::load(
+      *device, shard, *source,
+      {.compute = options.compute, .positions_max = int64_t{options.limits.model_length_max}}));
+  if (!shard.is_whole()) {
+    links = TANDEM_TRY(RankLinks::create(*member.heap, shard, options.compute, step));
+  }
+  runner = TANDEM_TRY(ModelRunner::create(*device, *model,
+                                          {.limits = options.limits,
+                                           .kv_dtype = options.compute,
+                                           .comm = links == nullptr ? nullptr : &links->comm()}));
+  if (links != nullptr && leads()) {
+    group = std::make_unique<GroupRunner>(*runner, *links, step.tensors(), member.leave);
+  }
+  return {};
+}
+
+Result<size_t> RankSet::heap_bytes(const Options& options) {
+  return RankLinks::heap_bytes(TANDEM_TRY(model::Shard::create(options.config, options.layout, 0)),
+                               options.compute,
+                               StepMemory::options_of(options.limits, options.compute));
+}
+
+Result<std::unique_ptr<RankSet>> RankSet::create(Options options, std::vector<Member> members) {
+  TANDEM_TRY(validate(options.limits));
+  std::unique_ptr<RankSet> set(new RankSet(std::move(options)));
+  std::vector<Result<void>> results(members.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < members.size(); ++i) {
+    set->ranks_.push_back(std::make_unique<Rank>());
+    set->ranks_[i]->member = std::move(members[i]);
+    threads.emplace_back([&, i] {
+      Rank& rank = *set->ranks_[i];
+      results[i] = rank.create(set->options_);
+      if (!results[i].ok() && rank.member.fail) rank.member.fail(results[i].error().what);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Result<void>& result : results) TANDEM_TRY(result);
+  for (auto& rank : set->ranks_) TANDEM_TRY(set->start(*rank));
+  std::vector<EngineClient*> clients;
+  for (auto& engine : set->engines_) clients.push_back(engine.get());
+  set->router_ = std::make_unique<EngineRouter>(std::move(clients));
+  return set;
+}
+
+Result<void> RankSet::start(Rank& rank) {
+  if (!rank.leads()) {
+    const auto limits = StepMemory::options_of(options_.limits, options_.compute).tensors();
+    rank.follower = std::thread([this, &rank, limits] {
+      const Result<void> followed = follow(*rank.runner, *rank.links, limits);
+      if (followed.ok()) {
+        rank.member.leave();
+      } else {
+        rank.member.fail(followed.error().what);
+        options_.on_lost(followed.error());
+      }
+    });
+    const std::string name = fmt::format("rank-{}", rank.member.rank);
+    pthread_setname_np(rank.follower.native_handle(), name.c_str());
+    return {};
+  }
+  Engine::Options engine{.limits = options_.limits, .on_lost = options_.on_lost};
+  if (rank.group == nullptr) {
+    engines_.push_back(TANDEM_TRY(Engine::create(engine, *rank.runner)));
+    return {};
+  }
+  engine.standby = rank.group.get();
+  engines_.push_back(TANDEM_TRY(Engine::create(engine, *rank.group)));
+  return {};
+}
+
+RankSet::RankSet(Options options) : options_(std::move(options)) {}
+
+RankSet::~RankSet() {
+  // All at once: each waits for the others' steps until they have left.
+  for (auto& engine : engines_) engine->stop();
+  engines_.clear();
+  wait_for_followers();
+}
+
+void RankSet::drain() {
+  for (auto& engine : engines_) engine->drain();
+}
+
+void RankSet::wait_for_followers() {
+  for (auto& rank : ranks_) {
+    if (rank->follower.joinable()) rank->follower.join();
+  }
+}
+
+}  // namespace tandem::engine

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "comm/symmetric_heap.h"
+#include "device/device.h"
+#include "engine/engine.h"
+#include "engine/engine_router.h"
+#include "model/qwen3.h"
+#include "model/weight_source.h"
+
+namespace tandem::engine {
+
+/// The ranks of a layout that live in this process, each with a device and a model shard of its
+/// own: engines where a rank leads a tensor-parallel group, threads "rank-N" that follow where it
+/// does not. Ranks of other processes make the same.
+class RankSet {
+ public:
+  /// A rank's place in its group.
+  struct Member {
+    int rank = 0;
+    comm::SymmetricHeap* heap = nullptr;  ///< outlives the set; null for the only rank of all
+    std::function<void()> leave;          ///< the rank is done
+    std::function<void(const std::string& reason)> fail;  ///< the rank cannot go on
+  };
+  struct Options {
+    model::ModelConfig config;
+    model::Layout layout;
+    Limits limits;  ///< of one data-parallel group
+    DType compute = DType::kBF16;
+    /// Called once per rank, on its thread, at the same time as for others.
+    std::function<Result<std::unique_ptr<Device>>()> make_device;
+    std::function<Result<std::unique_ptr<model::WeightSource>>()> make_source;
+    /// Called on some thread, once per rank that notices, when the group is lost.
+    std::function<void(const Error&)> on_lost = [](const Error&) {};
+  };
+  /// What every rank's heap must hold.
+  static Result<size_t> heap_bytes(const Options& options);
+  /// Loads and warms up all members at once. An Error of one rank is that of all.
+  static Result<std::unique_ptr<RankSet>> create(Options options, std::vector<Member> members);
+  /// Ends what lives with kUnavailable; ranks of other processes are left.
+  ~RankSet();
+
+  /// All engines of this process; none where every rank follows.
+  EngineClient* client() { return engines_.empty() ? nullptr : &*router_; }
+  /// Refuses new requests from now on.
+  void drain();
+  /// Until every follower of this process was let go, or the group is lost.
+  void wait_for_followers();
+
+  struct Rank;
+
+ private:
+  explicit RankSet(Options options);
+  Result<void> start(Rank& rank);
+
+  const Options options_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+  std::unique_ptr<EngineRouter> router_;
+};
+
+}  // namespace tandem::engine

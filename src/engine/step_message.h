@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/step_tensors.h"
+#include "model/step_input.h"
+
+namespace tandem::engine {
+
+/// One step's index tensors as the leader of a tensor-parallel group sends them to its followers,
+/// which run exactly them: 32-bit counts (tokens, sequences, rows, pages of a sequence), then the
+/// tensors one after another. Between ranks of one build.
+class StepMessage {
+ public:
+  explicit StepMessage(const StepTensors::Limits& limits);
+  static size_t bytes_max(const StepTensors::Limits& limits);
+
+  /// Valid until the next call. Allocates nothing.
+  std::span<const std::byte> encode(const model::StepInput& input);
+  /// Views into `message`; kDataLoss when it is no step within the limits.
+  Result<model::StepInput> decode(std::span<const std::byte> message) const;
+
+ private:
+  StepTensors::Limits limits_;
+  std::vector<int32_t> words_;
+};
+
+}  // namespace tandem::engine

@@ -1,0 +1,75 @@
+// Goal: a follower gets the tensors of the leader's step, and refuses what is none. Method: steps
+// of several shapes there and back; messages cut, lengthened and with impossible counts.
+#include "engine/step_message.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "cpu/cpu_device.h"
+
+namespace tandem::engine {
+namespace {
+
+constexpr StepTensors::Limits kLimits{
+    .tokens_max = 20, .sequences_max = 3, .rows_max = 4, .pages_max = 5, .page_tokens = 4};
+
+template <int Rank>
+void expect_equal(const TensorView<const int32_t, Rank>& a,
+                  const TensorView<const int32_t, Rank>& b, int64_t columns) {
+  ASSERT_EQ(a.shape[0], b.shape[0]);
+  for (int64_t r = 0; r < a.shape[0]; ++r) {
+    for (int64_t c = 0; c < columns; ++c) EXPECT_EQ(a.row(r)[c], b.row(r)[c]);
+  }
+}
+
+class StepMessageTest : public testing::Test {
+ protected:
+  void expect_round_trip(int64_t pages) {
+    const model::StepInput sent = tensors_.input();
+    const auto bytes = message_.encode(sent);
+    EXPECT_LE(bytes.size(), StepMessage::bytes_max(kLimits));
+    const auto got = message_.decode(bytes);
+    ASSERT_TRUE(got.ok()) << got.error().what;
+    expect_equal(sent.tokens, got->tokens, 1);
+    expect_equal(sent.positions, got->positions, 1);
+    expect_equal(sent.slots, got->slots, 1);
+    expect_equal(sent.query_start, got->query_start, 1);
+    expect_equal(sent.kv_tokens, got->kv_tokens, 1);
+    expect_equal(sent.page_table, got->page_table, pages);
+    expect_equal(sent.logits_rows, got->logits_rows, 1);
+  }
+  std::unique_ptr<cpu::CpuDevice> device_ = cpu::CpuDevice::create({.threads_count = 1}).value();
+  StepTensors tensors_ = StepTensors::create(*device_, kLimits).value();
+  StepMessage message_{kLimits};
+};
+
+TEST_F(StepMessageTest, StepsArriveAsTheyWere) {
+  expect_round_trip(0);  // nobody has tokens
+  const std::vector<TokenId> tokens = {9, 8, 7, 6, 5, 4, 3, 2, 1};
+  const std::vector<PageId> pages = {PageId{7}, PageId{3}, PageId{11}};
+  tensors_.append(tokens, 2, pages, 1);
+  tensors_.append(std::span(tokens).first(2), 0, pages, 0);
+  tensors_.append(std::span(tokens).first(5), 4, std::span(pages).last(2), 1);
+  expect_round_trip(1);
+}
+
+TEST_F(StepMessageTest, WhatIsNoStepIsRefused) {
+  const std::vector<TokenId> tokens = {9, 8, 7};
+  const std::vector<PageId> pages = {PageId{7}};
+  tensors_.append(tokens, 0, pages, 1);
+  const auto bytes = message_.encode(tensors_.input());
+  std::vector<std::byte> copy(bytes.begin(), bytes.end());
+  EXPECT_FALSE(message_.decode(std::span(copy).first(copy.size() - 4)).ok());
+  EXPECT_FALSE(message_.decode(std::span(copy).first(8)).ok());
+  for (size_t count = 0; count < 4; ++count) {
+    for (int32_t wrong : {-1, 1 << 30}) {
+      std::vector<std::byte> spoiled = copy;
+      std::memcpy(spoiled.data() + count * sizeof wrong, &wrong, sizeof wrong);
+      EXPECT_EQ(message_.decode(spoiled).error().code, Code::kDataLoss);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::engine

@@ -1,0 +1,80 @@
+#include "tests/ranks/rank_scorer.h"
+
+#include <algorithm>
+
+namespace tandem::ranks {
+namespace {
+
+constexpr int64_t kPageTokens = 16;
+constexpr model::RankComm::Limits kLimits{.tokens_max = RankScorer::kChunkTokens,
+                                          .rows_max = RankScorer::kChunkTokens};
+
+}  // namespace
+
+Result<std::unique_ptr<RankScorer>> RankScorer::create(const ScoredModel& model,
+                                                       const model::Layout& layout, int rank,
+                                                       comm::SymmetricHeap* heap) {
+  auto scorer = std::make_unique<RankScorer>();
+  const auto shard = TANDEM_TRY(model::Shard::create(model.config, layout, rank));
+  const auto source = TANDEM_TRY(model.make_source());
+  scorer->device_ = TANDEM_TRY(cpu::CpuDevice::create({.threads_count = 1}));
+  scorer->model_ = TANDEM_TRY(model::Qwen3::load(
+      *scorer->device_, shard, *source, {.compute = model.compute, .positions_max = kLengthMax}));
+  scorer->stream_ = TANDEM_TRY(scorer->device_->make_stream());
+  if (!shard.is_whole()) {
+    scorer->comm_ = TANDEM_TRY(model::RankComm::create(*heap, shard, model.compute, kLimits));
+  }
+  constexpr int64_t kPages = kLengthMax / kPageTokens;
+  scorer->memory_ = TANDEM_TRY(engine::StepMemory::create(*scorer->device_, shard,
+                                                          {.kv_dtype = model.compute,
+                                                           .tokens_max = kLimits.tokens_max,
+                                                           .sequences_max = 1,
+                                                           .rows_max = kLimits.rows_max,
+                                                           .pages_max = kPages,
+                                                           .pages_total = kPages,
+                                                           .page_tokens = kPageTokens}));
+  for (uint32_t page = 0; page < kPages; ++page) scorer->pages_.push_back(PageId{page});
+  return scorer;
+}
+
+size_t RankScorer::heap_bytes(const ScoredModel& model, const model::Layout& layout) {
+  const auto shard = model::Shard::create(model.config, layout, 0).value();
+  return model::RankComm::heap_bytes(shard, model.compute, kLimits).value();
+}
+
+int RankScorer::steps_of(std::span<const Text> texts) {
+  size_t steps = 0;
+  for (const Text& text : texts) steps += (text.size() + kChunkTokens - 1) / kChunkTokens;
+  return static_cast<int>(steps);
+}
+
+Result<std::vector<float>> RankScorer::score(std::span<const Text> texts) {
+  std::vector<float> logits;
+  for (const Text& text : texts) {
+    for (size_t start = 0; start < text.size();) {
+      const size_t end = std::min(text.size(), start + kChunkTokens);
+      const auto rows = static_cast<uint32_t>(end - start);
+      memory_.tensors.clear();
+      memory_.tensors.append(std::span(text).first(end), static_cast<uint32_t>(start), pages_,
+                             rows);
+      TANDEM_TRY(step());
+      const auto made = memory_.activations.logits.head(rows);
+      logits.insert(logits.end(), made.data, made.data + made.size());
+      start = end;
+    }
+  }
+  return logits;
+}
+
+Result<void> RankScorer::join(int steps) {
+  memory_.tensors.clear();
+  for (int i = 0; i < steps; ++i) TANDEM_TRY(step());
+  return {};
+}
+
+Result<void> RankScorer::step() {
+  return model_->forward(*stream_, memory_.tensors.input(), memory_.kv.pools(), memory_.activations,
+                         comm_.get());
+}
+
+}  // namespace tandem::ranks

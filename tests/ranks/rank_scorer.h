@@ -1,0 +1,62 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "comm/symmetric_heap.h"
+#include "cpu/cpu_device.h"
+#include "engine/step_memory.h"
+#include "model/qwen3.h"
+#include "model/rank_comm.h"
+#include "model/weight_source.h"
+
+namespace tandem::ranks {
+
+using Text = std::vector<TokenId>;
+using MakeSource = std::function<Result<std::unique_ptr<model::WeightSource>>()>;
+
+/// A model and how it is computed, the same for all ranks.
+struct ScoredModel {
+  model::ModelConfig config;
+  MakeSource make_source;
+  DType compute = DType::kBF16;
+};
+
+/// One rank that computes the logits of every position of texts, without an engine: the model and
+/// its collectives alone.
+class RankScorer {
+ public:
+  static constexpr int64_t kChunkTokens = 48;
+  static constexpr int64_t kLengthMax = 640;
+
+  /// `heap` outlives this; the only rank needs none.
+  static Result<std::unique_ptr<RankScorer>> create(const ScoredModel& model,
+                                                    const model::Layout& layout, int rank,
+                                                    comm::SymmetricHeap* heap);
+  static size_t heap_bytes(const ScoredModel& model, const model::Layout& layout);
+
+  /// Steps that score() of these texts takes.
+  static int steps_of(std::span<const Text> texts);
+  /// Logits [positions of all texts, vocabulary], a chunk of one text per step.
+  Result<std::vector<float>> score(std::span<const Text> texts);
+  /// Takes part in steps without tokens.
+  Result<void> join(int steps);
+
+  const model::Shard& shard() const { return model_->shard(); }
+
+ private:
+  Result<void> step();
+
+  std::unique_ptr<cpu::CpuDevice> device_;
+  std::unique_ptr<model::Qwen3> model_;
+  std::unique_ptr<model::RankComm> comm_;
+  std::unique_ptr<Stream> stream_;
+  engine::StepMemory memory_;
+  std::vector<PageId> pages_;
+};
+
+}  // namespace tandem::ranks

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "comm/thread_group.h"
+#include "engine/rank_set.h"
+#include "tests/ranks/rank_scorer.h"
+
+namespace tandem::ranks {
+
+/// What became of a request.
+struct Answer {
+  std::vector<TokenId> tokens;
+  std::vector<float> logprobs;
+  engine::FinishReason reason = engine::FinishReason::kError;
+  std::string error;
+};
+
+/// Requests of all kinds: short and long prompts, greedy and sampled, with logprobs.
+std::vector<engine::Request> mixed_requests(int count, int64_t vocabulary, uint64_t seed);
+
+/// Submits the requests at random moments, cancels those whose number is in `cancelled` once they
+/// have a token, and waits for all. Ends the test program if that takes longer than a minute.
+std::vector<Answer> serve_all(engine::EngineClient& client,
+                              const std::vector<engine::Request>& requests,
+                              const std::vector<size_t>& cancelled, uint64_t seed);
+
+/// All ranks of a layout as threads of this process.
+struct ThreadRanks {
+  static ThreadRanks start(const ScoredModel& model, const model::Layout& layout);
+
+  std::unique_ptr<comm::ThreadGroup> group;
+  std::unique_ptr<engine::RankSet> set;
+};
+
+engine::RankSet::Options set_options(const ScoredModel& model, const model::Layout& layout);
+
+/// Answers as one rank gives them; those of cancelled requests may be cut short.
+void expect_answers_of_one_rank(const std::vector<Answer>& answers, const ScoredModel& model,
+                                const std::vector<engine::Request>& requests,
+                                const std::vector<size_t>& cancelled);
+
+}  // namespace tandem::ranks

@@ -1,0 +1,102 @@
+// Goal: engines over many ranks answer as one rank does, to the bit of every logprob, whatever
+// arrives when; idle ranks join, the idle group sleeps, and the loss of a rank is told to all.
+// Method: ranks are threads; mixed requests at random moments, some cancelled, in two bursts with
+// rest between; the answers of one rank are the reference.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <thread>
+
+#include "tests/ranks/serve_requests.h"
+#include "tests/ranks/test_models.h"
+
+namespace tandem::ranks {
+namespace {
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+void expect_served(const ScoredModel& model, const model::Layout& layout, uint64_t seed) {
+  SCOPED_TRACE("TP" + std::to_string(layout.tensor_parallel) + " x DP" +
+               std::to_string(layout.data_parallel) + " seed " + std::to_string(seed));
+  const auto requests = mixed_requests(24, model.config.vocab_size, seed);
+  const std::vector<size_t> cancelled = {3, 11, 12, 20};
+  const ThreadRanks ranks = ThreadRanks::start(model, layout);
+  for (int burst = 0; burst < 2; ++burst) {
+    const auto answers = serve_all(*ranks.set->client(), requests, cancelled, seed);
+    expect_answers_of_one_rank(answers, model, requests, cancelled);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_TRUE(ranks.set->client()->status().ready);
+}
+
+TEST(Serving, TensorParallel) {
+  expect_served(tiny_moe(DType::kBF16), {2, 1}, 1);
+  expect_served(tiny_moe(DType::kF32), {4, 1}, 2);
+}
+
+TEST(Serving, DataParallel) {
+  expect_served(tiny_moe(DType::kBF16), {1, 2}, 3);
+  expect_served(tiny_moe(DType::kF32), {1, 4}, 4);
+}
+
+TEST(Serving, TensorParallelInsideDataParallel) {
+  expect_served(tiny_moe(DType::kBF16), {2, 2}, 5);
+}
+
+TEST(Serving, UnevenExperts) {
+  expect_served(random_model({.experts = 30}, DType::kBF16), {1, 8}, 6);
+  expect_served(random_model({.experts = 128, .experts_per_token = 8}, DType::kF32), {1, 12}, 7);
+}
+
+TEST(Serving, AnIdleGroupSleeps) {
+  const ScoredModel model = random_model({}, DType::kBF16);
+  const ThreadRanks ranks = ThreadRanks::start(model, {2, 2});
+  const auto requests = mixed_requests(4, model.config.vocab_size, 8);
+  serve_all(*ranks.set->client(), requests, {}, 8);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const uint64_t steps = ranks.set->client()->status().steps;
+  const double before = cpu_seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  EXPECT_LT(cpu_seconds() - before, 0.05);
+  EXPECT_EQ(ranks.set->client()->status().steps, steps);
+}
+
+TEST(Serving, TheLossOfARankIsToldToAll) {
+  const ScoredModel model = random_model({}, DType::kBF16);
+  for (const model::Layout layout : {model::Layout{2, 1}, model::Layout{1, 3}}) {
+    const ThreadRanks ranks = ThreadRanks::start(model, layout);
+    ranks.group->fail(1, "the test ended it");
+    const auto start = std::chrono::steady_clock::now();
+    while (ranks.set->client()->status().ready) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      ASSERT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+    }
+    EXPECT_THAT(ranks.set->client()->status().reason, testing::HasSubstr("rank 1 of host"));
+  }
+}
+
+TEST(Serving, AFaultAtStartIsTheErrorOfAll) {
+  const ScoredModel model = random_model({}, DType::kBF16);
+  auto group = comm::ThreadGroup::create({.ranks_count = 2, .heap_bytes = 1 << 12}).value();
+  std::vector<engine::RankSet::Member> members;
+  for (int rank : {0, 1}) {
+    members.push_back({.rank = rank,
+                       .heap = &group->heap(rank),
+                       .leave = [] {},
+                       .fail = [&, rank](const std::string& why) { group->fail(rank, why); }});
+  }
+  const auto set = engine::RankSet::create(set_options(model, {2, 1}), std::move(members));
+  ASSERT_FALSE(set.ok());
+  EXPECT_THAT(set.error().what, testing::HasSubstr("make the heap of all ranks larger"));
+}
+
+}  // namespace
+}  // namespace tandem::ranks
