@@ -35,7 +35,12 @@ int main(int argc, char** argv) {
   for (const auto& [name, run] : verbs) {
     if (!app.got_subcommand(name)) continue;
     const Result<void> result = run();
-    if (result.ok()) return 0;
+    if (result.ok()) {
+      if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+      fmt::print(stderr, "tandem {}: standard output was not written in full; check the disk\n",
+                 name);
+      return 1;
+    }
     fmt::print(stderr, "tandem {}: {}\n", name, result.error().what);
     return 1;
   }

@@ -35,6 +35,14 @@ class Standard(unittest.TestCase):
             server.process.stdout.close()
             self.assertEqual(server.process.returncode, 0)
 
+    def test_output_that_is_lost_is_an_error(self):
+        with open("/dev/full", "w") as full:
+            ended = subprocess.run(
+                [TANDEM, "inspect", MODEL], stdout=full, stderr=subprocess.PIPE, timeout=60
+            )
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn(b"standard output", ended.stderr)
+
     def test_a_seed_beyond_64_bits_is_refused(self):
         for seed in ("-1", "18446744073709551616", "1.5"):
             ended = run("generate", MODEL, "hi", "--max-tokens", 1, "--seed", seed)
