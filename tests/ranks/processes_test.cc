@@ -15,20 +15,16 @@ namespace {
 
 /// An empty text when the rank's logits are those of one rank.
 std::string run_rank(const ScoredModel& model, const model::Layout& layout, int rank,
-                     const io::Endpoint& address, const std::vector<Text>& texts) {
+                     const io::Endpoint& address, const Scored& expected) {
   auto group = comm::ProcessGroup::join({.address = address,
                                          .rank = rank,
                                          .ranks_count = layout.ranks_count(),
                                          .heap_bytes = RankScorer::heap_bytes(model, layout)});
   if (!group.ok()) return group.error().what;
-  const auto logits = score_share(model, layout, rank, &(*group)->heap(), texts);
-  if (!logits.ok()) {
-    (*group)->fail(logits.error().what);
-    return logits.error().what;
-  }
-  const auto share = share_of(texts, layout, rank / layout.tensor_parallel);
-  if (equals_one_rank(*logits, model, share)) return "";
-  return "rank " + std::to_string(rank) + " has other bits";
+  const auto compared = compare_rank(model, layout, rank, &(*group)->heap(), expected);
+  if (compared.ok()) return "";
+  (*group)->fail(compared.error().what);
+  return compared.error().what;
 }
 
 void expect_bits_of_one_rank(const model::Layout& layout, int processes_count) {
@@ -40,13 +36,14 @@ void expect_bits_of_one_rank(const model::Layout& layout, int processes_count) {
   for (int process = 0; process < processes_count; ++process) {
     processes.emplace_back([&] {
       const ScoredModel model = tiny_moe(DType::kBF16);
-      const auto texts = random_texts({1, 50, 7, 97, 23}, model.config.vocab_size, 5);
+      const Scored expected =
+          score_on_one_rank(model, random_texts({1, 50, 7, 97, 23}, model.config.vocab_size, 5));
       std::vector<std::string> told(static_cast<size_t>(ranks));
       std::vector<std::thread> threads;
       for (int i = 0; i < ranks; ++i) {
         threads.emplace_back([&, i] {
           told[static_cast<size_t>(i)] =
-              run_rank(model, layout, process * ranks + i, address, texts);
+              run_rank(model, layout, process * ranks + i, address, expected);
         });
       }
       for (std::thread& thread : threads) thread.join();
