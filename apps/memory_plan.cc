@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <vector>
 
 namespace tandem::apps {
 namespace {
@@ -35,7 +36,18 @@ size_t scratch_of(const MemoryDemand& demand) {
   }
   const size_t rows = static_cast<size_t>(demand.step.tokens_max) * row;
   const size_t worker = kWorkerBytes + 3 * static_cast<size_t>(c.vocab_size) * sizeof(float);
-  return rows + static_cast<size_t>(demand.threads_count) * worker;
+  const auto ranks = static_cast<size_t>(demand.ranks_count);
+  return ranks * (rows + static_cast<size_t>(demand.threads_count) * worker);
+}
+
+/// The shards of this process. The layout fits the model.
+std::vector<model::Shard> shards_of(const MemoryDemand& demand) {
+  std::vector<model::Shard> shards;
+  for (int i = 0; i < demand.ranks_count; ++i) {
+    shards.push_back(
+        model::Shard::create(demand.config, demand.layout, demand.first_rank + i).value());
+  }
+  return shards;
 }
 
 void add_line(std::string& table, const std::string& name, size_t bytes,
@@ -59,13 +71,21 @@ std::string bytes_text(size_t bytes) {
 }
 
 MemoryPlan plan_memory(const MemoryDemand& demand, const cpu::HostMemory& host) {
-  return {.weights = model::Qwen3::bytes_needed(
-              demand.config,
-              {.compute = demand.compute, .positions_max = int64_t{demand.model_length_max}}),
-          .step = engine::StepMemory::bytes_needed(demand.config, demand.step),
-          .scratch_bytes = scratch_of(demand),
-          .program_bytes = kProgramBytes + demand.verb_bytes,
-          .host = host};
+  MemoryPlan plan{.heap_bytes = demand.heap_bytes * static_cast<size_t>(demand.ranks_count),
+                  .scratch_bytes = scratch_of(demand),
+                  .program_bytes = kProgramBytes + demand.verb_bytes,
+                  .host = host};
+  for (const model::Shard& shard : shards_of(demand)) {
+    const model::WeightBytes weights = model::Qwen3::bytes_needed(
+        shard, {.compute = demand.compute, .positions_max = int64_t{demand.model_length_max}});
+    for (model::WeightPart part : model::kWeightParts) plan.weights[part] += weights[part];
+    const engine::StepMemory::Bytes step = engine::StepMemory::bytes_needed(shard, demand.step);
+    plan.step.kv += step.kv;
+    plan.step.activations += step.activations;
+    plan.step.logits += step.logits;
+    plan.step.index += step.index;
+  }
+  return plan;
 }
 
 std::string memory_table(const MemoryDemand& demand, const MemoryPlan& plan) {
@@ -83,6 +103,7 @@ std::string memory_table(const MemoryDemand& demand, const MemoryPlan& plan) {
            fmt::format("steps of {} tokens", step.tokens_max));
   add_line(table, "logits", plan.step.logits, fmt::format("{} rows", step.rows_max));
   add_line(table, "page tables", plan.step.index);
+  add_line(table, "heaps of ranks", plan.heap_bytes, fmt::format("{} ranks", demand.ranks_count));
   add_line(table, "scratch", plan.scratch_bytes, "estimated from above");
   add_line(table, "program", plan.program_bytes, "estimated from above");
   add_line(table, "needed", plan.needed_bytes());
@@ -105,7 +126,8 @@ std::string memory_fix(const MemoryDemand& demand, const MemoryPlan& plan) {
   if (demand.size_flags == SizeFlags::kCells) {
     return "Choose shorter --prompts and --contexts, or smaller --batches.";
   }
-  const size_t others = fixed + plan.scratch_bytes + plan.step.activations + plan.step.index;
+  const size_t others =
+      fixed + plan.scratch_bytes + plan.heap_bytes + plan.step.activations + plan.step.index;
   if (others > available) {
     return demand.size_flags == SizeFlags::kLength
                ? fmt::format("Lower --max-model-len (now {}), or free memory.",
@@ -113,8 +135,10 @@ std::string memory_fix(const MemoryDemand& demand, const MemoryPlan& plan) {
                : fmt::format("Lower --max-num-batched-tokens (now {}) and --max-num-seqs (now {}).",
                              demand.step.tokens_max, demand.step.sequences_max);
   }
-  const size_t page = engine::KvStorage::bytes_per_page(demand.config, demand.step.kv_dtype,
-                                                        demand.step.page_tokens);
+  size_t page = 0;
+  for (const model::Shard& shard : shards_of(demand)) {
+    page += engine::KvStorage::bytes_per_page(shard, demand.step.kv_dtype, demand.step.page_tokens);
+  }
   // A sixteenth is left, since what is available moves from second to second.
   const size_t tokens =
       (available - others) / 16 * 15 / page * static_cast<size_t>(demand.step.page_tokens);

@@ -1,4 +1,4 @@
-// tandem serve MODEL: one process, one rank, the OpenAI-compatible server.
+// tandem serve MODEL: the OpenAI-compatible server, over one rank or many.
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/resource.h>
@@ -7,8 +7,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <mutex>
+#include <optional>
 
 #include "apps/run_engine.h"
+#include "apps/run_ranks.h"
 #include "apps/sampling_flags.h"
 #include "apps/unsigned_flag.h"
 #include "apps/verbs.h"
@@ -23,6 +26,7 @@ struct ServeOptions {
   uint16_t port = 8000;
   std::vector<std::string> names;
   EngineOptions engine;
+  LayoutOptions layout;
   uint32_t write_timeout_s = 30;
 };
 
@@ -60,12 +64,47 @@ void raise_open_files() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/// Ends the server when a rank of the model is lost: with a part of its weights gone it can answer
+/// nothing, and whoever started it should know.
+class LossWatch {
+ public:
+  /// On any thread.
+  void lose(const Error& error) {
+    const std::lock_guard lock(mutex_);
+    if (!loss_) loss_ = error;
+    if (server_ != nullptr) server_->drain();
+  }
+  void watch(server::Server* server) {
+    const std::lock_guard lock(mutex_);
+    server_ = server;
+    if (server_ != nullptr && loss_) server_->drain();
+  }
+  Result<void> result() const {
+    const std::lock_guard lock(mutex_);
+    return loss_ ? Result<void>(*loss_) : Result<void>();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<Error> loss_;
+  server::Server* server_ = nullptr;
+};
+
 Result<void> serve(ServeOptions& options) {
   raise_open_files();
   const ModelFolder folder = TANDEM_TRY(open_model(options.load));
   const engine::Limits limits = TANDEM_TRY(limits_of(options.engine, folder));
-  const RunningEngine running =
-      TANDEM_TRY(start_engine(folder, limits, SizeFlags::kLengthAndCache));
+  LossWatch losses;
+  const RunningRanks running =
+      TANDEM_TRY(start_ranks(folder, options.load.device, options.layout, limits,
+                             [&losses](const Error& error) { losses.lose(error); }));
+  engine::EngineClient* const engine = running.set->client();
+  if (engine == nullptr) {
+    fmt::print("process {} of {} follows\n", options.layout.node_rank, options.layout.nodes_count);
+    std::fflush(stdout);
+    running.set->wait_for_followers();
+    return losses.result();
+  }
 
   server::Server::Options front;
   front.host = options.host;
@@ -79,8 +118,8 @@ Result<void> serve(ServeOptions& options) {
   front.model_length_max = limits.model_length_max;
   front.stop_tokens = folder.stop_tokens;
   front.sampling = recommended_sampling(folder);
-  auto server = TANDEM_TRY(server::Server::create(front, *running.engine, *folder.tokenizer,
-                                                  folder.chat_template.get()));
+  auto server = TANDEM_TRY(
+      server::Server::create(front, *engine, *folder.tokenizer, folder.chat_template.get()));
   g_server = server.get();
   g_main_thread = pthread_self();
   std::signal(SIGINT, on_signal);
@@ -95,11 +134,13 @@ Result<void> serve(ServeOptions& options) {
       front.model_names.front(), folder.device->describe(), options.host, server->port(),
       options.host, server->port(), front.model_names.front());
   std::fflush(stdout);
+  losses.watch(server.get());
   server->run();
+  losses.watch(nullptr);
   // From here on it ends by itself: one more signal must not turn a clean end into a killed one.
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);
-  return {};
+  return losses.result();
 }
 
 }  // namespace
@@ -120,6 +161,7 @@ Verb add_serve(CLI::App& app) {
                    "seconds after which a client that reads nothing of its answer is cut off")
       ->check(CLI::Range(1, 3600));
   add_engine_flags(*verb, options->engine);
+  add_layout_flags(*verb, options->layout);
   return [options] { return serve(*options); };
 }
 

@@ -3,6 +3,7 @@
 // also compute with more, fewer and no tokens; all logits are compared with those of one rank.
 #include <gtest/gtest.h>
 
+#include "tests/parity/validation_texts.h"
 #include "tests/ranks/run_layout.h"
 #include "tests/ranks/test_models.h"
 
@@ -16,14 +17,10 @@ constexpr model::Layout dp(int ranks) {
   return {.data_parallel = ranks};
 }
 
-std::vector<Text> few_texts(const ScoredModel& model) {
-  return random_texts({1, 50, 7, 97, 23}, model.config.vocab_size, 5);
-}
-
 void expect_all(const ScoredModel& model, const std::vector<model::Layout>& layouts) {
-  for (const model::Layout& layout : layouts) {
-    expect_bits_of_one_rank(model, layout, few_texts(model));
-  }
+  const Scored expected =
+      score_on_one_rank(model, random_texts({1, 50, 7, 97, 23}, model.config.vocab_size, 5));
+  for (const model::Layout& layout : layouts) expect_bits_of_one_rank(model, layout, expected);
 }
 
 TEST(Logits, TensorParallelTinyMoe) {
@@ -60,6 +57,25 @@ TEST(Logits, DenseLayersAndOddShapes) {
     expect_all(random_model({.heads = 12, .kv_heads = 6, .experts = 5}, compute), {tp(3)});
     // No experts at all.
     expect_all(random_model({.experts = 0, .dense_columns = 1024}, compute), {tp(4), dp(2)});
+  }
+}
+
+/// Every validation text of tiny-moe: minutes, so a slow test.
+TEST(LongLogits, AllValidationTexts) {
+  const auto validation = parity::ValidationTexts::open().value();
+  std::vector<Text> texts;
+  for (const auto* kind : {&validation.chat, &validation.prose}) {
+    for (const std::string& text : *kind) texts.push_back(validation.tokens_of(text));
+  }
+  for (Text& text : texts) text.resize(std::min<size_t>(text.size(), RankScorer::kLengthMax));
+  ASSERT_GE(texts.size(), 200u);
+  for (DType compute : {DType::kF32, DType::kBF16}) {
+    const ScoredModel model = tiny_moe(compute);
+    const Scored expected = score_on_one_rank(model, texts);
+    for (const model::Layout& layout :
+         {tp(2), tp(4), tp(8), dp(2), dp(4), dp(8), dp(16), model::Layout{2, 2}}) {
+      expect_bits_of_one_rank(model, layout, expected);
+    }
   }
 }
 

@@ -41,8 +41,9 @@ class RankScorer {
 
   /// Steps that score() of these texts takes.
   static int steps_of(std::span<const Text> texts);
-  /// Logits [positions of all texts, vocabulary], a chunk of one text per step.
-  Result<std::vector<float>> score(std::span<const Text> texts);
+  /// Per text a digest of the logits of all its positions, bit by bit; a chunk of one text per
+  /// step.
+  Result<std::vector<uint64_t>> score(std::span<const Text> texts);
   /// Takes part in steps without tokens.
   Result<void> join(int steps);
 

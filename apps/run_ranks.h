@@ -1,0 +1,44 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/load.h"
+#include "comm/process_group.h"
+#include "comm/thread_group.h"
+#include "engine/rank_set.h"
+
+namespace tandem::apps {
+
+/// How a model is spread, as a user says it.
+struct LayoutOptions {
+  model::Layout layout;
+  bool expert_parallel = false;
+  int expert_parallel_size = 0;  ///< 0: all ranks
+  int nodes_count = 1;           ///< processes
+  int node_rank = 0;
+  std::string address;  ///< where process 0 meets the others
+
+  int ranks_per_node() const { return layout.ranks_count() / nodes_count; }
+};
+
+/// The flags of LayoutOptions.
+void add_layout_flags(CLI::App& verb, LayoutOptions& options);
+
+/// The ranks of this process, with the group that they are in.
+struct RunningRanks {
+  std::unique_ptr<comm::ThreadGroup> threads;                    // one process
+  std::vector<std::unique_ptr<comm::ProcessGroup>> memberships;  // several: one per rank
+  std::unique_ptr<engine::RankSet> set;
+};
+
+/// Meets the other processes, loads the weights, if they fit, and starts the engines. An error
+/// names the flag that does not suit the model or the others. `folder` must outlive it.
+Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions& device,
+                                 const LayoutOptions& options, const engine::Limits& limits,
+                                 std::function<void(const Error&)> on_lost);
+
+}  // namespace tandem::apps

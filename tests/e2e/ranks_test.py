@@ -1,0 +1,98 @@
+"""Goal: a model spread over ranks answers as on one rank, and a dead rank is told.
+
+Method: `tandem serve` with layouts of threads and of processes on a free port, the same seeded
+requests to each and to one rank; then a rank's process is killed.
+"""
+
+import json
+import signal
+import socket
+import subprocess
+import unittest
+
+from program import MODEL, TANDEM
+from tandem_server import TandemServer
+
+REQUESTS = [
+    {"messages": [{"role": "user", "content": text}], "max_tokens": 40, "seed": 7, "logprobs": True}
+    for text in ("What is 12 + 30?", "Tell me a story about a dog and a very old boat.", "Hi")
+]
+
+
+def answers(server: TandemServer) -> list:
+    bodies = [{"model": "tiny-moe"} | request for request in REQUESTS]
+    return [json.loads(server.call("/v1/chat/completions", body))["choices"] for body in bodies]
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Ranks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        one = TandemServer()
+        cls.expected = answers(one)
+        assert one.stop() == 0
+
+    def expect_same(self, *flags: str):
+        server = TandemServer(*flags)
+        self.assertEqual(answers(server), self.expected)
+        self.assertEqual(server.stop(), 0)
+
+    def test_threads(self):
+        self.expect_same("--tensor-parallel-size", "2")
+        self.expect_same("--data-parallel-size", "2", "--enable-expert-parallel")
+        self.expect_same("--tp", "2", "--dp", "2", "--expert-parallel-size", "4")
+
+    def processes(self) -> tuple[TandemServer, subprocess.Popen]:
+        flags = ["--tensor-parallel-size", "2", "--nnodes", "2"]
+        flags += ["--dist-init-addr", f"127.0.0.1:{free_port()}"]
+        follower = subprocess.Popen(
+            [TANDEM, "serve", MODEL, *flags, "--node-rank", "1"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return TandemServer(*flags, "--node-rank", "0"), follower
+
+    def test_processes(self):
+        server, follower = self.processes()
+        self.assertEqual(answers(server), self.expected)
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(follower.wait(timeout=20), 0)
+        follower.stderr.close()
+
+    def test_a_killed_process_ends_the_group(self):
+        server, follower = self.processes()
+        follower.kill()
+        self.assertNotEqual(server.process.wait(timeout=5), 0)
+        server.process.stdout.close()
+        follower.wait()
+        follower.stderr.close()
+        server, follower = self.processes()
+        server.process.send_signal(signal.SIGKILL)
+        self.assertNotEqual(follower.wait(timeout=5), 0)
+        self.assertRegex(follower.stderr.read(), "rank 0 of host")
+        server.process.wait()
+        server.process.stdout.close()
+        follower.stderr.close()
+
+    def test_what_does_not_fit_is_refused_by_name(self):
+        for flags, text in (
+            (["--tp", "3"], "--tensor-parallel-size 3: 8 query heads"),
+            (["--dp", "32"], "16 experts on 32 ranks"),
+            (["--dp", "2", "--expert-parallel-size", "1"], "--expert-parallel-size 1"),
+            (["--tp", "2", "--nnodes", "2"], "--dist-init-addr"),
+        ):
+            run = subprocess.run(
+                [TANDEM, "serve", MODEL, *flags], capture_output=True, text=True, timeout=30
+            )
+            self.assertNotEqual(run.returncode, 0)
+            self.assertIn(text, run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
