@@ -109,10 +109,6 @@ RankSet::~RankSet() {
   wait_for_followers();
 }
 
-void RankSet::drain() {
-  for (auto& engine : engines_) engine->drain();
-}
-
 void RankSet::wait_for_followers() {
   for (auto& rank : ranks_) {
     if (rank->follower.joinable()) rank->follower.join();

@@ -47,8 +47,6 @@ class RankSet {
 
   /// All engines of this process; none where every rank follows.
   EngineClient* client() { return engines_.empty() ? nullptr : &*router_; }
-  /// Refuses new requests from now on.
-  void drain();
   /// Until every follower of this process was let go, or the group is lost.
   void wait_for_followers();
 
