@@ -55,10 +55,13 @@ Result<std::unique_ptr<RankSet>> RankSet::create(Options options, std::vector<Me
   TANDEM_TRY(validate(options.limits));
   std::unique_ptr<RankSet> set(new RankSet(std::move(options)));
   std::vector<Result<void>> results(members.size());
+  for (Member& member : members) {
+    set->ranks_.push_back(std::make_unique<Rank>());
+    set->ranks_.back()->member = std::move(member);
+  }
+  // Only now threads: the list no longer moves.
   std::vector<std::thread> threads;
   for (size_t i = 0; i < members.size(); ++i) {
-    set->ranks_.push_back(std::make_unique<Rank>());
-    set->ranks_[i]->member = std::move(members[i]);
     threads.emplace_back([&, i] {
       Rank& rank = *set->ranks_[i];
       results[i] = rank.create(set->options_);

@@ -37,9 +37,8 @@ struct ThreadRanks {
 
 engine::RankSet::Options set_options(const ScoredModel& model, const model::Layout& layout);
 
-/// Answers as one rank gives them; those of cancelled requests may be cut short.
-void expect_answers_of_one_rank(const std::vector<Answer>& answers, const ScoredModel& model,
-                                const std::vector<engine::Request>& requests,
-                                const std::vector<size_t>& cancelled);
+/// The same answers to the bit; those of cancelled requests may be cut short.
+void expect_same(const std::vector<Answer>& answers, const std::vector<Answer>& expected,
+                 const std::vector<size_t>& cancelled);
 
 }  // namespace tandem::ranks
