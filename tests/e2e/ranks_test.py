@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 from program import MODEL, TANDEM
 from tandem_server import TandemServer
@@ -65,13 +66,35 @@ class Ranks(unittest.TestCase):
         self.assertEqual(follower.wait(timeout=20), 0)
         follower.stderr.close()
 
+    def test_data_parallel_processes_serve_each_for_itself(self):
+        flags = ["--data-parallel-size", "2", "--nnodes", "2"]
+        flags += ["--dist-init-addr", f"127.0.0.1:{free_port()}"]
+
+        def start(rank: int) -> TandemServer:
+            return TandemServer(*flags, "--node-rank", str(rank))
+
+        with ThreadPoolExecutor() as pool:  # each waits for the other before it serves
+            servers = list(pool.map(start, range(2)))
+            self.assertEqual(list(pool.map(answers, servers)), [self.expected] * 2)
+            self.assertEqual(answers(servers[1]), self.expected)  # the other joins without tokens
+            # Whoever ends first takes the experts along, so the other's status may tell of a loss.
+            list(pool.map(TandemServer.stop, servers))
+
     def test_a_killed_process_ends_the_group(self):
-        server, follower = self.processes()
-        follower.kill()
-        self.assertNotEqual(server.process.wait(timeout=5), 0)
-        server.process.stdout.close()
-        follower.wait()
-        follower.stderr.close()
+        for busy in (False, True):
+            server, follower = self.processes()
+            clients = []
+            if busy:
+                body = {"model": "tiny-moe", "prompt": "Once", "max_tokens": 4000, "stream": True}
+                clients = [server.post_raw("/v1/completions", body)]
+                clients[0].recv(1)
+            follower.kill()
+            self.assertNotEqual(server.process.wait(timeout=5), 0)
+            server.process.stdout.close()
+            follower.wait()
+            follower.stderr.close()
+            for client in clients:
+                client.close()
         server, follower = self.processes()
         server.process.send_signal(signal.SIGKILL)
         self.assertNotEqual(follower.wait(timeout=5), 0)
