@@ -15,9 +15,15 @@ constexpr size_t kMiB = size_t{1} << 20;
 /// 150,000 tokens. Resident memory less the buffers came to 70 MiB with that tokenizer, its peak
 /// while parsing included.
 constexpr size_t kProgramBytes = 128 * kMiB;
-/// Of a worker: attention keeps 256 tokens of K and V, and scores and outputs of 16 query tokens of
-/// up to 64 heads: 1024 rows of 256 scores, 256 queries and 256 outputs.
-constexpr size_t kWorkerBytes = 4 * kMiB;
+/// Of a worker: attention keeps 256 tokens of K and V as panels, and per row of 16 query tokens of
+/// a KV head 256 scores, a query, an output, and two numbers; all but the last padded, and as f32.
+size_t attention_worker_bytes(const model::ModelConfig& c) {
+  constexpr size_t kTokens = 256;
+  constexpr size_t kQueryTokens = 16;
+  const auto head = static_cast<size_t>((c.head_dim + 63) / 64 * 64);
+  const auto rows = kQueryTokens * static_cast<size_t>(c.heads / c.kv_heads);
+  return sizeof(float) * (2 * kTokens * head + rows * (kTokens + 2 * head + 2)) + 4096;
+}
 
 /// Scratch is what the hungriest op asks for: sampling three arrays of the vocabulary per worker; a
 /// bf16 product a rounded copy of its rows; the experts' first product, in either type, a row for
@@ -35,7 +41,8 @@ size_t scratch_of(const MemoryDemand& demand) {
                     row_bytes(c.heads * c.head_dim), row_bytes(c.intermediate_size)});
   }
   const size_t rows = static_cast<size_t>(demand.step.tokens_max) * row;
-  const size_t worker = kWorkerBytes + 3 * static_cast<size_t>(c.vocab_size) * sizeof(float);
+  const size_t worker =
+      attention_worker_bytes(c) + 3 * static_cast<size_t>(c.vocab_size) * sizeof(float);
   const auto ranks = static_cast<size_t>(demand.ranks_count);
   return ranks * (rows + static_cast<size_t>(demand.threads_count) * worker);
 }

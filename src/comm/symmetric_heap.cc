@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/spin_pause.h"
 #include "io/shared_word.h"
 
 namespace tandem::comm {
@@ -21,14 +22,6 @@ constexpr int kAnyRank = -1;
 /// death; this bounds how late it notices, at four wake-ups a second.
 constexpr std::chrono::milliseconds kSleep{250};
 constexpr int kSpinsPerClockRead = 32;
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 size_t round_up(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -160,7 +153,7 @@ bool SymmetricHeap::spin_for(const FlagWord& word, uint64_t epoch) const {
   while (Clock::now() < end) {
     for (int i = 0; i < kSpinsPerClockRead; ++i) {
       if (arrived()) return true;
-      pause();
+      spin_pause();
     }
   }
   for (int i = 0; i < options_.yields_count; ++i) {

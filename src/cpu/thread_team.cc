@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/spin_pause.h"
 
 namespace tandem::cpu {
 namespace {
@@ -14,14 +15,6 @@ namespace {
 constexpr std::chrono::microseconds kSpin{50};
 constexpr int kSpinsPerClockRead = 64;
 
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 /// Spins until `done` or the time is over; true when done.
 template <typename Done>
 bool spin_until(Done done) {
@@ -29,7 +22,7 @@ bool spin_until(Done done) {
   do {
     for (int i = 0; i < kSpinsPerClockRead; ++i) {
       if (done()) return true;
-      pause();
+      spin_pause();
     }
   } while (std::chrono::steady_clock::now() < end);
   return done();

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace tandem {
 
@@ -72,6 +73,20 @@ constexpr float f16_to_float(uint16_t h) {
   // Subnormal: fraction * 2^-24, exact in float.
   const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
   return sign != 0 ? -magnitude : magnitude;
+}
+
+/// Element i of an array of kF32, kBF16 or kF16 as a float. Files give no alignment beyond a byte.
+inline float load_float(const void* data, DType dtype, int64_t i) {
+  const auto* at =
+      static_cast<const std::byte*>(data) + i * static_cast<int64_t>(dtype_bytes(dtype));
+  if (dtype == DType::kF32) {
+    float x;
+    std::memcpy(&x, at, sizeof x);
+    return x;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, at, sizeof bits);
+  return dtype == DType::kBF16 ? to_float(bf16{bits}) : f16_to_float(bits);
 }
 
 template <typename T>

@@ -4,34 +4,18 @@
 // first steps after start count too: create() has warmed everything up.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <new>
 #include <random>
 
+#include "base/testing/count_allocations.h"
 #include "engine/engine_core.h"
 #include "engine/model_runner.h"
 #include "engine/testing/tiny_moe.h"
 
-namespace {
-std::atomic<uint64_t> allocations_count{0};
-}  // namespace
-
-// Not inlined: GCC takes a new and a delete of which it can see only one side for a mismatch.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  ++allocations_count;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
-}
 // Where the scratch of ops comes from.
 extern "C" void* aligned_alloc(size_t alignment, size_t bytes) {
-  ++allocations_count;
+  ++tandem::allocations_count;
   void* memory = nullptr;
   return posix_memalign(&memory, alignment, bytes) == 0 ? memory : nullptr;
 }

@@ -21,8 +21,8 @@ class ModelRunner final : public StepRunner {
     DType kv_dtype = DType::kBF16;
     model::RankComm* comm = nullptr;  ///< with the peers of this rank; outlives the runner
   };
-  /// Allocates everything a step needs (step_memory.h) and runs a warm-up step of the largest size,
-  /// so that later steps allocate nothing. `device` and `model` must outlive the runner.
+  /// Allocates everything a step needs (step_memory.h) and runs the steps that need most of it, so
+  /// that later steps allocate nothing. `device` and `model` must outlive the runner.
   static Result<std::unique_ptr<ModelRunner>> create(Device& device, const model::Qwen3& model,
                                                      const Options& options);
 

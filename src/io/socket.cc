@@ -181,22 +181,36 @@ Result<size_t> Socket::receive_some(std::span<std::byte> bytes) {
   }
 }
 
-Result<void> Socket::send_descriptor(const FileDescriptor& sent) {
+namespace {
+
+/// One byte with room for one descriptor beside it, which is how descriptors travel.
+struct DescriptorMessage {
+  DescriptorMessage() {
+    header.msg_iov = &data;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+  }
+  DescriptorMessage(const DescriptorMessage&) = delete;
+  DescriptorMessage& operator=(const DescriptorMessage&) = delete;
+
   char byte = 0;
   iovec data{&byte, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  msghdr header{};
+};
+
+}  // namespace
+
+Result<void> Socket::send_descriptor(const FileDescriptor& sent) {
+  DescriptorMessage message;
+  cmsghdr* header = CMSG_FIRSTHDR(&message.header);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   const int value = sent.get();
   std::memcpy(CMSG_DATA(header), &value, sizeof value);
-  if (::sendmsg(descriptor(), &message, MSG_NOSIGNAL) != 1) {
+  if (::sendmsg(descriptor(), &message.header, MSG_NOSIGNAL) != 1) {
     return socket_error("hand over a descriptor", errno);
   }
   return {};
@@ -204,16 +218,9 @@ Result<void> Socket::send_descriptor(const FileDescriptor& sent) {
 
 Result<FileDescriptor> Socket::receive_descriptor(Deadline deadline) {
   TANDEM_TRY(wait_for(descriptor(), POLLIN, deadline));
-  char byte = 0;
-  iovec data{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const ssize_t received = ::recvmsg(descriptor(), &message, MSG_CMSG_CLOEXEC);
-  const cmsghdr* header = received == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
+  DescriptorMessage message;
+  const ssize_t received = ::recvmsg(descriptor(), &message.header, MSG_CMSG_CLOEXEC);
+  const cmsghdr* header = received == 1 ? CMSG_FIRSTHDR(&message.header) : nullptr;
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS ||
       header->cmsg_len != CMSG_LEN(sizeof(int))) {
     return make_error(Code::kUnavailable, "the peer did not hand over a descriptor");

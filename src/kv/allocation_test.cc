@@ -3,29 +3,10 @@
 // fresh SequenceCache objects must leave the count unchanged after one warm-up round.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <string>
 
+#include "base/testing/count_allocations.h"
 #include "kv/cache_manager.h"
-
-namespace {
-std::atomic<uint64_t> allocations_count{0};
-}  // namespace
-
-// Not inlined: GCC takes a new and a delete of which it can see only one side for a mismatch.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  ++allocations_count;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
-  std::free(memory);
-}
 
 namespace tandem::kv {
 namespace {

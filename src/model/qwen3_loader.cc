@@ -9,22 +9,6 @@
 #include "model/tensor_names.h"
 
 namespace tandem::model {
-namespace {
-
-/// Elements of `view` as floats, whatever dtype the file has.
-float element(const WeightView& view, int64_t i) {
-  const std::byte* at = view.bytes.data() + i * static_cast<int64_t>(dtype_bytes(view.dtype));
-  if (view.dtype == DType::kF32) {
-    float x;
-    std::memcpy(&x, at, sizeof x);
-    return x;
-  }
-  uint16_t bits;
-  std::memcpy(&bits, at, sizeof bits);
-  return view.dtype == DType::kBF16 ? to_float(bf16{bits}) : f16_to_float(bits);
-}
-
-}  // namespace
 
 /// Reads one tensor after another in file-name order of the layers; what is packed is dropped from
 /// memory, so that loading needs little more than the packed weights.
@@ -140,7 +124,8 @@ class Qwen3Loader {
     const WeightView view = TANDEM_TRY(source_.tensor(name));
     Buffer buffer =
         TANDEM_TRY(device_.allocate(static_cast<size_t>(view.shape[0]) * sizeof(float)));
-    for (int64_t i = 0; i < view.shape[0]; ++i) buffer.as<float>()[i] = element(view, i);
+    for (int64_t i = 0; i < view.shape[0]; ++i)
+      buffer.as<float>()[i] = load_float(view.bytes.data(), view.dtype, i);
     return buffer;
   }
 
@@ -153,9 +138,11 @@ class Qwen3Loader {
     if (view.dtype == compute) {
       std::memcpy(buffer.data(), view.bytes.data(), view.bytes.size());
     } else if (compute == DType::kF32) {
-      for (int64_t i = 0; i < n; ++i) buffer.as<float>()[i] = element(view, i);
+      for (int64_t i = 0; i < n; ++i)
+        buffer.as<float>()[i] = load_float(view.bytes.data(), view.dtype, i);
     } else {
-      for (int64_t i = 0; i < n; ++i) buffer.as<bf16>()[i] = to_bf16(element(view, i));
+      for (int64_t i = 0; i < n; ++i)
+        buffer.as<bf16>()[i] = to_bf16(load_float(view.bytes.data(), view.dtype, i));
     }
     return buffer;
   }

@@ -5,23 +5,6 @@
 #include "ops/linear/panel_layout.h"
 
 namespace tandem::ops {
-namespace {
-
-float source_element(const LinearSource& source, int64_t i) {
-  const auto* bytes = static_cast<const std::byte*>(source.data);
-  // Files give no alignment beyond a byte.
-  if (source.dtype == DType::kF32) {
-    float x;
-    std::memcpy(&x, bytes + i * 4, sizeof x);
-    return x;
-  }
-  uint16_t bits;
-  std::memcpy(&bits, bytes + i * 2, sizeof bits);
-  return source.dtype == DType::kBF16 ? to_float(bf16{bits}) : f16_to_float(bits);
-}
-
-}  // namespace
-
 size_t PackedLinear::bytes_needed(const LinearSpec& spec) {
   return static_cast<size_t>(spec.stack * PanelLayout(spec).matrix_bytes());
 }
@@ -49,7 +32,7 @@ void PackedLinear::set_rows(int64_t index, int64_t first_row, const LinearSource
     std::byte* panel = matrix + target / PanelLayout::kColumns * layout.panel_bytes();
     const int64_t column = target % PanelLayout::kColumns;
     for (int64_t k = 0; k < spec_.in_features; ++k) {
-      const float x = source_element(source, row * row_stride + k);
+      const float x = load_float(source.data, source.dtype, row * row_stride + k);
       if (spec_.dtype == DType::kF32) {
         reinterpret_cast<float*>(panel)[layout.element(column, k)] = x;
       } else {

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+/// Replaces the global operators of the program that includes this, once, by counting ones.
+namespace tandem {
+inline std::atomic<uint64_t> allocations_count{0};
+}  // namespace tandem
+
+// Not inlined: GCC takes a new and a delete of which it can see only one side for a mismatch.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  ++tandem::allocations_count;
+  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
