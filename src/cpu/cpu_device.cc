@@ -8,11 +8,10 @@
 
 #include "cpu/amx.h"
 #include "cpu/host_memory.h"
+#include "cpu/large_memory.h"
 
 namespace tandem::cpu {
 namespace {
-
-constexpr size_t kAlignment = 64;  // a cache line, and the widest vector
 
 /// Cores this process may run on, which in a container is less than the machine has.
 int usable_cores() {
@@ -91,8 +90,7 @@ std::string CpuDevice::describe() const {
 }
 
 Result<Buffer> CpuDevice::allocate(size_t bytes) {
-  const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  void* data = std::aligned_alloc(kAlignment, rounded == 0 ? kAlignment : rounded);
+  void* data = allocate_large(bytes);
   if (data == nullptr) {
     return make_error(Code::kResourceExhausted, fmt::format("no memory for {} bytes", bytes));
   }
@@ -117,8 +115,7 @@ CpuStream::CpuStream(int threads_count, MatrixPath path) : team_(threads_count),
 
 std::byte* CpuStream::scratch(size_t bytes) {
   if (bytes > scratch_bytes_) {
-    scratch_.reset(static_cast<std::byte*>(
-        std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment)));
+    scratch_.reset(static_cast<std::byte*>(allocate_large(bytes)));
     TANDEM_CHECK(scratch_ != nullptr, "no memory for an op's scratch");
     scratch_bytes_ = bytes;
   }

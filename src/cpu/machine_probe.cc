@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "cpu/large_memory.h"
 
 #define HWY_WANT_AVX3_DL 1
 #undef HWY_TARGET_INCLUDE
@@ -94,7 +95,7 @@ double flops_per_second(ThreadTeam& team, double (*chains)(int64_t rounds, float
 
 ReadProbe::ReadProbe(size_t bytes)
     : bytes_((bytes + kChunkBytes - 1) / kChunkBytes * kChunkBytes),
-      data_(static_cast<std::byte*>(std::aligned_alloc(64, bytes_))) {
+      data_(static_cast<std::byte*>(allocate_large(bytes_))) {
   TANDEM_CHECK(data_ != nullptr, "no memory for the read probe");
   std::memset(data_.get(), 1, bytes_);
 }

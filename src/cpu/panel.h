@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "cpu/cpu_device.h"
 #include "device/dtype.h"
@@ -43,14 +45,42 @@ struct PanelKernel {
 /// The kernel of a path for kF32 or kBF16 panels.
 PanelKernel panel_kernel(MatrixPath path, DType dtype);
 
-/// For any number of rows: calls store(r, sums [64]) for each row r.
+/// Where a panel's sums go: `columns` <= 64 of row-major f32 rows.
+struct PanelOutput {
+  float* data;
+  int64_t row_stride;  ///< in floats
+  int64_t columns;
+  bool accumulate = false;  ///< add to what is there
+
+  PanelOutput from(int64_t r) const {
+    return {data + r * row_stride, row_stride, columns, accumulate};
+  }
+  /// Asks for rows [first, first + count) for writing. Another core wrote them last, or they are in
+  /// memory: stores that wait for them line by line would cost as much as the sums.
+  void prefetch(int64_t first, int64_t count) const {
+    for (int64_t r = first; r < first + count; ++r) {
+      for (int64_t c = 0; c < columns; c += 16) __builtin_prefetch(data + r * row_stride + c, 1);
+    }
+  }
+  void operator()(int64_t r, const float* sums) const {
+    float* out = data + r * row_stride;
+    if (accumulate) {
+      for (int64_t c = 0; c < columns; ++c) out[c] += sums[c];
+    } else {
+      std::copy_n(sums, columns, out);
+    }
+  }
+};
+
+/// For any number of rows: calls store(r, sums [64]) for each row r. `store` is a PanelOutput or
+/// keeps the sums at hand.
 template <typename Store>
 void multiply_panel(PanelKernel kernel, PanelRows rows, int64_t rows_count, const void* panel,
                     int64_t k, Store store) {
   alignas(64) float tile[kPanelRowsMax * kPanelColumns];
   for (int64_t first = 0; first < rows_count; first += kernel.rows_max) {
-    const int64_t left = rows_count - first;
-    const int count = left < kernel.rows_max ? static_cast<int>(left) : kernel.rows_max;
+    const auto count = static_cast<int>(std::min<int64_t>(rows_count - first, kernel.rows_max));
+    if constexpr (std::is_same_v<Store, PanelOutput>) store.prefetch(first, count);
     kernel.run(rows.from(first), count, panel, k, tile);
     for (int r = 0; r < count; ++r) store(first + r, tile + r * kPanelColumns);
   }

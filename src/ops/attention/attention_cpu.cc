@@ -1,12 +1,14 @@
 // Contract   causal grouped-query attention over paged K and V, see attention.h
 // Shapes     any head_dim and page size, up to 64 query heads per kv head, any mix of chunks and
 //            single tokens
-// Work       4 * rows * context * head_dim flop; reads each page once per 16 query tokens
+// Work       4 * rows * context * head_dim flop; reads each page once per task
 // Roof       decode: memory and the re-layout of K and V; prefill: the matrix path's peak
-// Plan       tasks are (sequence, kv head, 16 query tokens); K and V of 256 tokens are laid out as
-//            panels, scores and outputs are panel products over all the group's query heads; parts
-//            merge in ascending order. Positions past a row are minus infinity, which contributes
-//            exact zeros: a row never sees who computed beside it, not even what is not finite
+// Plan       tasks are (sequence, kv head, query tokens of 256 rows); K and V of 256 tokens are
+// laid
+//            out as panels, scores and outputs are panel products over all the group's query heads;
+//            parts merge in ascending order. Positions past a row are minus infinity, which
+//            contributes exact zeros: a row never sees who computed beside it, not even what is not
+//            finite
 // Measured   see docs/performance.md (tandem bench engine)
 // Reference  attention_test.cc
 #include <cmath>
@@ -20,17 +22,28 @@ namespace tandem::ops {
 namespace {
 
 constexpr int64_t kPart = kAttentionSplitTokens;
-constexpr int64_t kQueryTokens = 16;
+// A row is one head of one query token. The layout of a part's K and V is paid once per task;
+// scores and sums of 256 rows are 384 KiB, which a core's L2 holds.
+constexpr int64_t kTaskRows = 256;
+static_assert(kTaskRows >= kAttentionGroupMax);
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 size_t rounded(size_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-/// One worker's memory for up to kQueryTokens * group rows.
+/// Query heads that share one kv head.
+int64_t group_of(const AttentionArgs& args) {
+  return args.heads / args.kv.kv_heads();
+}
+int64_t query_tokens_per_task(const AttentionArgs& args) {
+  return kTaskRows / group_of(args);
+}
+
+/// One worker's memory for up to kTaskRows rows.
 struct Workspace {
   static size_t bytes(const AttentionArgs& args) {
-    const auto rows = static_cast<size_t>(kQueryTokens * args.heads / args.kv.kv_heads());
+    const size_t rows = kTaskRows;
     return rounded(KvPart::scratch_bytes(args.kv)) + rounded(rows * query_bytes(args)) +
            rounded(rows * kPart * 4) + rounded(rows * out_columns(args) * 4) +
            2 * rounded(rows * 4);
@@ -43,7 +56,7 @@ struct Workspace {
     return static_cast<size_t>((args.kv.head_dim() + 63) / 64 * 64);
   }
   Workspace(const AttentionArgs& args, std::byte* at) : part(args.kv, at) {
-    const auto rows = static_cast<size_t>(kQueryTokens * args.heads / args.kv.kv_heads());
+    const size_t rows = kTaskRows;
     at += rounded(KvPart::scratch_bytes(args.kv));
     queries = at;
     at += rounded(rows * query_bytes(args));
@@ -70,7 +83,7 @@ class Task {
         kernel_(kernel),
         w_(args, scratch),
         dtype_(args.kv.k.dtype),
-        group_(args.heads / args.kv.kv_heads()),
+        group_(group_of(args)),
         head_dim_(args.kv.head_dim()),
         out_columns_(static_cast<int64_t>(Workspace::out_columns(args))) {}
 
@@ -205,7 +218,7 @@ class Task {
   int64_t rows_ = 0;
   int64_t kv_head_ = 0;
   const int32_t* pages_ = nullptr;
-  float part_scales_[kQueryTokens * kAttentionGroupMax];
+  float part_scales_[kTaskRows];
 };
 
 }  // namespace
@@ -214,6 +227,7 @@ Result<void> attention_cpu(Stream& stream_any, const AttentionArgs& args) {
   cpu::CpuStream& stream = cpu::cpu_stream(stream_any);
   const int64_t sequences = args.kv_tokens.shape[0];
   const int64_t kv_heads = args.kv.kv_heads();
+  const int64_t task_queries = query_tokens_per_task(args);
 
   // Scratch: per sequence its first block of query tokens, then one workspace per worker.
   const size_t index_bytes = rounded(static_cast<size_t>(sequences + 1) * sizeof(int32_t));
@@ -225,7 +239,7 @@ Result<void> attention_cpu(Stream& stream_any, const AttentionArgs& args) {
   for (int64_t s = 0; s < sequences; ++s) {
     const int64_t queries = args.query_start[s + 1] - args.query_start[s];
     first_block[s + 1] =
-        first_block[s] + static_cast<int32_t>((queries + kQueryTokens - 1) / kQueryTokens);
+        first_block[s] + static_cast<int32_t>((queries + task_queries - 1) / task_queries);
   }
 
   const cpu::PanelKernel kernel = cpu::panel_kernel(stream.path(), args.kv.k.dtype);
@@ -233,8 +247,8 @@ Result<void> attention_cpu(Stream& stream_any, const AttentionArgs& args) {
     const auto block = static_cast<int32_t>(index / kv_heads);
     const int64_t s =
         std::upper_bound(first_block, first_block + sequences + 1, block) - first_block - 1;
-    const int64_t first = args.query_start[s] + (block - first_block[s]) * kQueryTokens;
-    const int64_t queries = std::min<int64_t>(kQueryTokens, args.query_start[s + 1] - first);
+    const int64_t first = args.query_start[s] + (block - first_block[s]) * task_queries;
+    const int64_t queries = std::min(task_queries, args.query_start[s + 1] - first);
     Task(args, kernel, scratch + index_bytes + workspace_bytes * static_cast<size_t>(worker))
         .run(s, index % kv_heads, first, queries);
   });

@@ -1,10 +1,10 @@
 // Contract   y = x W^T (+ y), see linear.h
 // Shapes     any tokens, in_features, out_features; partition even
-// Work       2 * tokens * in * out flop; reads W once per 96 tokens
+// Work       2 * tokens * in * out flop; reads W once per 128 tokens
 // Roof       one token: memory; many: the matrix path's peak
-// Plan       tasks are (panel of 64 outputs, block of 96 rows), a panel's blocks side by side so
-//            that it stays in L2; inside, as many rows at a time as the
-//            kernel's registers hold (cpu/panel.h)
+// Plan       tasks are (block of rows that stays in L2, group of panels of 64 outputs), see
+//            task_blocks_cpu.h; inside, as many rows at a time as the kernel's registers hold
+//            (cpu/panel.h)
 // Measured   see docs/performance.md (tandem bench engine)
 // Reference  linear_test.cc
 #include <algorithm>
@@ -13,12 +13,10 @@
 #include "ops/linear/linear.h"
 #include "ops/linear/panel_layout.h"
 #include "ops/linear/rows_cpu.h"
+#include "ops/linear/task_blocks_cpu.h"
 
 namespace tandem::ops {
 namespace {
-
-/// 96 bf16 rows of 2048 are 384 KiB: with the panel (256 KiB) they fit a 1 MiB L2.
-constexpr int64_t kRowsPerTask = 96;
 
 /// Sums tiles, fed in ascending order of their index, in one binary tree: the shape of a binary
 /// counter. What is left at the end joins from the smallest up.
@@ -49,38 +47,22 @@ class TileTree {
   uint32_t count_ = 0;
 };
 
-struct Panel {
-  const std::byte* data;
-  int64_t first_column;
-  int64_t columns;
-};
-
-void store(const LinearArgs& args, const Panel& panel, int64_t row, const float* sums) {
-  float* out = args.y.row(row) + panel.first_column;
-  if (args.accumulate) {
-    for (int64_t c = 0; c < panel.columns; ++c) out[c] += sums[c];
-  } else {
-    std::copy_n(sums, panel.columns, out);
-  }
-}
-
 /// Rows [first, last) of a panel whose contraction is cut into parts.
-void multiply_cut(const LinearArgs& args, cpu::PanelKernel kernel, const PanelLayout& layout,
-                  const LeftRows& rows, const Panel& panel, int64_t first, int64_t last) {
-  const LinearSpec& spec = args.weight->spec();
+void multiply_cut(const LinearSpec& spec, cpu::PanelKernel kernel, const PanelLayout& layout,
+                  const LeftRows& rows, const std::byte* panel, const cpu::PanelOutput& out,
+                  int64_t first, int64_t last) {
   for (; first < last; first += kernel.rows_max) {
     const auto count = static_cast<int>(std::min<int64_t>(kernel.rows_max, last - first));
     const int64_t floats = count * cpu::kPanelColumns;
+    out.prefetch(first, count);
     TileTree tree;
     for (int64_t k = 0; k < spec.in_features; k += spec.partition) {
-      kernel.run(rows.at(first, k), count, panel.data + layout.step_bytes(k),
+      kernel.run(rows.at(first, k), count, panel + layout.step_bytes(k),
                  std::min(spec.partition, spec.in_features - k), tree.next());
       tree.push(floats);
     }
     const float* sums = tree.finish(floats);
-    for (int r = 0; r < count; ++r) {
-      store(args, panel, first + r, sums + r * cpu::kPanelColumns);
-    }
+    for (int r = 0; r < count; ++r) out(first + r, sums + r * cpu::kPanelColumns);
   }
 }
 
@@ -95,22 +77,28 @@ Result<void> linear_cpu(Stream& stream_any, const LinearArgs& args) {
   const LeftRows rows(stream, spec.dtype, source,
                       stream.scratch(LeftRows::scratch_bytes(spec.dtype, source)));
   const cpu::PanelKernel kernel = cpu::panel_kernel(stream.path(), spec.dtype);
-  const int64_t blocks = (tokens + kRowsPerTask - 1) / kRowsPerTask;
+  const bool is_cut = spec.partition != 0 && spec.partition < spec.in_features;
+  const int64_t row_blocks = TaskBlocks::row_blocks(tokens);
+  const TaskBlocks blocks(tokens, row_blocks, layout.panels, stream.team().threads_count());
 
-  stream.team().parallel_for(layout.panels * blocks, [&](int64_t task, int) {
-    const int64_t p = task / blocks;
-    const Panel panel{
-        args.weight->storage().as<const std::byte>() + p * layout.panel_bytes(),
-        p * PanelLayout::kColumns,
-        std::min(PanelLayout::kColumns, spec.out_features - p * PanelLayout::kColumns)};
-    const int64_t first = task % blocks * kRowsPerTask;
-    const int64_t last = std::min(tokens, first + kRowsPerTask);
-    if (spec.partition != 0 && spec.partition < spec.in_features) {
-      multiply_cut(args, kernel, layout, rows, panel, first, last);
-    } else {
-      cpu::multiply_panel(
-          kernel, rows.at(first), last - first, panel.data, spec.in_features,
-          [&](int64_t r, const float* sums) { store(args, panel, first + r, sums); });
+  stream.team().parallel_for(blocks.groups * row_blocks, [&](int64_t task, int) {
+    const int64_t first = task % row_blocks * TaskBlocks::kRowsPerBlock;
+    const int64_t last = std::min(tokens, first + TaskBlocks::kRowsPerBlock);
+    const int64_t first_panel = task / row_blocks * blocks.panels_per_task;
+    const int64_t last_panel = std::min(layout.panels, first_panel + blocks.panels_per_task);
+    for (int64_t p = first_panel; p < last_panel; ++p) {
+      const std::byte* panel =
+          args.weight->storage().as<const std::byte>() + p * layout.panel_bytes();
+      const int64_t column = p * PanelLayout::kColumns;
+      const cpu::PanelOutput out{args.y.data + column, args.y.row_stride,
+                                 std::min(PanelLayout::kColumns, spec.out_features - column),
+                                 args.accumulate};
+      if (is_cut) {
+        multiply_cut(spec, kernel, layout, rows, panel, out, first, last);
+      } else {
+        cpu::multiply_panel(kernel, rows.at(first), last - first, panel, spec.in_features,
+                            out.from(first));
+      }
     }
   });
   return {};
