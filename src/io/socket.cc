@@ -137,7 +137,9 @@ Result<Socket> Socket::connect_local(const std::string& name) {
   Socket socket(FileDescriptor(::socket(AF_UNIX, kFlags, 0)));
   if (socket.descriptor() < 0) return socket_error("make a socket", errno);
   if (::connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    return socket_error("connect to the local socket " + name, errno);
+    Error error = socket_error("connect to the local socket " + name, errno);
+    if (errno == ECONNREFUSED) error.code = Code::kNotFound;
+    return error;
   }
   return socket;
 }

@@ -31,7 +31,7 @@ class Socket {
   /// One attempt; kUnavailable while nobody listens. The connection of a peer whose machine is gone
   /// ends after about four seconds; one whose process is only stopped stays.
   static Result<Socket> connect_tcp(const Endpoint& endpoint, Deadline deadline);
-  /// To a LocalListener of this host.
+  /// To a local listener of this host; kNotFound when nobody listens.
   static Result<Socket> connect_local(const std::string& name);
   /// Two ends of one connection.
   static Result<std::pair<Socket, Socket>> make_pair();
