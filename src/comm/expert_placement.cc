@@ -22,9 +22,11 @@ Result<ExpertPlacement> ExpertPlacement::initial(const Shape& shape) {
                   experts, least)
             : fmt::format("some would hold an expert twice; use at most --num-redundant-experts {}",
                           most);
+    const std::string copies = shape.redundant_count == 0
+                                   ? ""
+                                   : fmt::format(" and {} redundant ones", shape.redundant_count);
     return make_error(Code::kInvalidArgument,
-                      fmt::format("{} experts and {} redundant ones on {} ranks: {}", experts,
-                                  shape.redundant_count, ranks, reason));
+                      fmt::format("{} experts{} on {} ranks: {}", experts, copies, ranks, reason));
   }
   auto slots = TANDEM_TRY(
       ExpertRanges::balanced(shape.experts_count + shape.redundant_count, shape.ranks_count));
