@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "base/result.h"
-#include "comm/expert_ranges.h"
+#include "comm/expert_placement.h"
 #include "model/config.h"
 #include "model/range.h"
 
@@ -15,6 +15,8 @@ namespace tandem::model {
 struct Layout {
   int tensor_parallel = 1;
   int data_parallel = 1;
+  int redundant_experts = 0;        ///< copies of experts in every layer, over all ranks
+  bool rebalances_experts = false;  ///< whether experts go from rank to rank while serving
 
   int ranks_count() const { return tensor_parallel * data_parallel; }
   bool operator==(const Layout&) const = default;
@@ -40,8 +42,8 @@ struct Shard {
   Range exchanged_tokens(int64_t tokens, int of_tensor_rank) const;
   /// (token, expert) pairs that this rank may have to compute in a step of `tokens_max` tokens.
   int64_t expert_rows_max(int64_t tokens_max) const;
-  /// The experts of all ranks; the model has some.
-  comm::ExpertRanges expert_ranges() const;
+  /// Where the experts of a layer start; the model has some.
+  comm::ExpertPlacement expert_placement() const;
   /// Whether sums over ranks have the bits of one rank. If not, they are repeatable, and equal on
   /// all ranks.
   bool is_exact() const { return heads_are_one_tree && dense_columns_are_one_tree; }
@@ -53,7 +55,7 @@ struct Shard {
   Range kv_heads;       ///< those of the queries' groups; several ranks hold one when TP is larger
   Range dense_columns;  ///< of a dense layer's gate and up, and rows of its down
   Range vocabulary;     ///< rows of the embedding and of the head
-  Range experts;
+  int64_t expert_slots = 0;  ///< experts of one layer that this rank holds
   bool heads_are_one_tree = true;
   bool dense_columns_are_one_tree = true;
 };
