@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "engine/batch.h"
+#include "engine/expert_balancer.h"
 #include "engine/model_runner.h"
 #include "engine/rank_links.h"
 #include "engine/standby.h"
@@ -21,10 +22,10 @@ namespace tandem::engine {
 /// Used by the engine's thread, but for ring().
 class GroupRunner final : public StepRunner, public Standby {
  public:
-  /// `model` and `links` must outlive this. All leaders make one. `on_leave` takes the rank out of
-  /// its group.
-  GroupRunner(ModelRunner& model, RankLinks& links, const StepTensors::Limits& limits,
-              std::function<void()> on_leave);
+  /// What there is must outlive this. All leaders make one. `on_leave` takes the rank out of its
+  /// group. No `balancer`: experts stay where they are.
+  GroupRunner(ModelRunner& model, RankLinks& links, ExpertBalancer* balancer,
+              const StepTensors::Limits& limits, std::function<void()> on_leave);
 
   Result<void> run(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled) override;
   Result<void> turn(const std::function<bool()>& has_news) override;
@@ -37,19 +38,22 @@ class GroupRunner final : public StepRunner, public Standby {
   Result<bool> someone_has_work();
   Result<void> run_in_step(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled);
   Result<void> rest(const std::function<bool()>& has_news);
-  Result<void> run_group(std::span<const BatchItem> items);
+  Result<void> run_group(std::span<const BatchItem> items, bool has_more_work);
 
   ModelRunner& model_;
   RankLinks& links_;
+  ExpertBalancer* const balancer_;
   StepMessage message_;
   const std::function<void()> on_leave_;
   uint64_t epoch_ = 0;
+  uint64_t plan_id_ = 0;  // of the step to come
   /// After an error the ranks are no longer at the same place: no step can follow.
   std::optional<Error> lost_;
 };
 
 /// Runs on this rank what the leader of its tensor-parallel group sends, until that leaves. An
 /// Error means that the group is lost.
-Result<void> follow(ModelRunner& model, RankLinks& links, const StepTensors::Limits& limits);
+Result<void> follow(ModelRunner& model, RankLinks& links, ExpertBalancer* balancer,
+                    const StepTensors::Limits& limits);
 
 }  // namespace tandem::engine

@@ -17,8 +17,9 @@ struct RankSet::Rank {
   std::unique_ptr<model::Qwen3> model;
   std::unique_ptr<RankLinks> links;
   std::unique_ptr<ModelRunner> runner;
-  std::unique_ptr<GroupRunner> group;  // of a leader
-  std::thread follower;                // of a follower
+  std::unique_ptr<ExpertBalancer> balancer;  // if experts follow their load
+  std::unique_ptr<GroupRunner> group;        // of a leader
+  std::thread follower;                      // of a follower
 
   Result<void> create(const Options& options);
   bool leads() const { return model->shard().tensor_rank() == 0; }
@@ -28,7 +29,7 @@ Result<void> RankSet::Rank::create(const Options& options) {
   const auto shard = TANDEM_TRY(model::Shard::create(options.config, options.layout, member.rank));
   const StepMemory::Options step = StepMemory::options_of(options.limits, options.compute);
   device = TANDEM_TRY(options.make_device());
-  const auto source = TANDEM_TRY(options.make_source());
+  auto source = TANDEM_TRY(options.make_source());
   model = TANDEM_TRY(model::Qwen3::load(
       *device, shard, *source,
       {.compute = options.compute, .positions_max = int64_t{options.limits.model_length_max}}));
@@ -39,8 +40,12 @@ Result<void> RankSet::Rank::create(const Options& options) {
                                           {.limits = options.limits,
                                            .kv_dtype = options.compute,
                                            .comm = links == nullptr ? nullptr : &links->comm()}));
+  if (options.layout.rebalances_experts) {
+    balancer = std::make_unique<ExpertBalancer>(options.balance, *model, *links, std::move(source));
+  }
   if (links != nullptr && leads()) {
-    group = std::make_unique<GroupRunner>(*runner, *links, step.tensors(), member.leave);
+    group = std::make_unique<GroupRunner>(*runner, *links, balancer.get(), step.tensors(),
+                                          member.leave);
   }
   return {};
 }
@@ -81,7 +86,7 @@ Result<void> RankSet::start(Rank& rank) {
   if (!rank.leads()) {
     const auto limits = StepMemory::options_of(options_.limits, options_.compute).tensors();
     rank.follower = std::thread([this, &rank, limits] {
-      const Result<void> followed = follow(*rank.runner, *rank.links, limits);
+      const Result<void> followed = follow(*rank.runner, *rank.links, rank.balancer.get(), limits);
       if (followed.ok()) {
         rank.member.leave();
       } else {
@@ -110,6 +115,20 @@ RankSet::~RankSet() {
   for (auto& engine : engines_) engine->stop();
   engines_.clear();
   wait_for_followers();
+}
+
+std::vector<ExpertLoad> RankSet::expert_loads() const {
+  std::vector<ExpertLoad> loads;
+  for (const auto& rank : ranks_) {
+    if (rank->links == nullptr || options_.config.experts_count == 0) continue;
+    if (rank->balancer != nullptr) {
+      loads.push_back(rank->balancer->load());
+    } else {
+      loads.push_back(
+          {.rank = rank->member.rank, .expert_rows = rank->links->comm().expert_rows()});
+    }
+  }
+  return loads;
 }
 
 void RankSet::wait_for_followers() {

@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "engine/engine.h"
 #include "engine/engine_router.h"
+#include "engine/expert_balancer.h"
 #include "model/qwen3.h"
 #include "model/weight_source.h"
 
@@ -32,6 +33,7 @@ class RankSet {
     model::Layout layout;
     Limits limits;  ///< of one data-parallel group
     DType compute = DType::kBF16;
+    BalanceLimits balance;  ///< of layouts that rebalance experts
     /// Called once per rank, on its thread, at the same time as for others.
     std::function<Result<std::unique_ptr<Device>>()> make_device;
     std::function<Result<std::unique_ptr<model::WeightSource>>()> make_source;
@@ -47,6 +49,9 @@ class RankSet {
 
   /// All engines of this process; none where every rank follows.
   EngineClient* client() { return engines_.empty() ? nullptr : &*router_; }
+  /// Of every rank of this process, in their order, if they are several and the model has experts.
+  /// On any thread.
+  std::vector<ExpertLoad> expert_loads() const;
   /// Until every follower of this process was let go, or the group is lost.
   void wait_for_followers();
 

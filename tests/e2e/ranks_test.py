@@ -48,6 +48,12 @@ class Ranks(unittest.TestCase):
         self.expect_same("--data-parallel-size", "2", "--enable-expert-parallel")
         self.expect_same("--tp", "2", "--dp", "2", "--expert-parallel-size", "4")
 
+    def test_experts_that_follow_their_load(self):
+        eplb = ["--enable-eplb", "--eplb-step-interval", "1", "--num-redundant-experts", "4"]
+        self.expect_same("--dp", "4", *eplb)
+        self.expect_same("--tp", "2", "--dp", "2", *eplb, "--eplb-window-size", "8")
+        self.expect_same("--tp", "8", "--dp", "3", "--num-redundant-experts", "8")
+
     def processes(self) -> tuple[TandemServer, subprocess.Popen]:
         flags = ["--tensor-parallel-size", "2", "--nnodes", "2"]
         flags += ["--dist-init-addr", f"127.0.0.1:{free_port()}"]
@@ -107,6 +113,10 @@ class Ranks(unittest.TestCase):
         for flags, text in (
             (["--tp", "3"], "--tensor-parallel-size 3: 8 query heads"),
             (["--dp", "32"], "16 experts on 32 ranks"),
+            (["--dp", "32", "--num-redundant-experts", "15"], "--num-redundant-experts 16"),
+            (["--dp", "2", "--num-redundant-experts", "17"], "--num-redundant-experts 16"),
+            (["--enable-eplb"], "--enable-eplb: with one rank"),
+            (["--dp", "2", "--eplb-step-interval", "0"], "--eplb-step-interval"),
             (["--dp", "2", "--expert-parallel-size", "1"], "--expert-parallel-size 1"),
             (["--tp", "2", "--nnodes", "2"], "--dist-init-addr"),
         ):

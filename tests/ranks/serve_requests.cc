@@ -111,6 +111,7 @@ engine::RankSet::Options set_options(const ScoredModel& model, const model::Layo
                     .vocabulary_size = static_cast<uint32_t>(model.config.vocab_size),
                     .tokenizer_size = static_cast<uint32_t>(model.config.vocab_size)};
   options.compute = model.compute;
+  options.balance = {.window_steps = 1, .interval_steps = 1};  // as often as it can be
   options.make_device = []() -> Result<std::unique_ptr<Device>> {
     return std::unique_ptr<Device>(TANDEM_TRY(cpu::CpuDevice::create({.threads_count = 1})));
   };

@@ -1,11 +1,13 @@
 // Goal: engines over many ranks answer as one rank does, to the bit of every logprob, whatever
-// arrives when; idle ranks join, the idle group sleeps, and the loss of a rank is told to all.
-// Method: ranks are threads; mixed requests at random moments, some cancelled, in two bursts with
-// rest between; the answers of one rank are the reference.
+// arrives when; idle ranks join, the idle group sleeps, experts change their ranks while requests
+// run, and the loss of a rank is told to all. Method: ranks are threads; mixed requests at random
+// moments, some cancelled, in two bursts with rest between; the answers of one rank are the
+// reference.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "tests/ranks/serve_requests.h"
@@ -23,6 +25,29 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+/// Experts changed their ranks several times, and all ranks know of the same changes.
+void expect_moved(const engine::RankSet& set, const model::Layout& layout) {
+  const auto agree = [](const engine::ExpertLoad& a, const engine::ExpertLoad& b) {
+    return a.plan_id == b.plan_id && a.experts_moved == b.experts_moved && a.balance == b.balance;
+  };
+  std::vector<engine::ExpertLoad> loads;
+  const auto start = std::chrono::steady_clock::now();
+  do {  // the group still falls asleep
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    loads = set.expert_loads();
+    ASSERT_EQ(loads.size(), static_cast<size_t>(layout.ranks_count()));
+    ASSERT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  } while (!std::ranges::all_of(loads, [&](const auto& load) { return agree(load, loads[0]); }));
+  for (const engine::ExpertLoad& load : loads) EXPECT_GT(load.expert_rows, 0u);
+  EXPECT_GE(loads[0].plan_id, 4u);
+  EXPECT_GE(loads[0].experts_moved, 4u);
+  EXPECT_GT(loads[0].balance, 0.0);
+  EXPECT_LE(loads[0].balance, 1.0);
+  std::printf("%llu placements, %llu experts moved, balance %.2f\n",
+              static_cast<unsigned long long>(loads[0].plan_id),
+              static_cast<unsigned long long>(loads[0].experts_moved), loads[0].balance);
+}
+
 void expect_served(const ScoredModel& model, const model::Layout& layout, uint64_t seed) {
   SCOPED_TRACE("TP" + std::to_string(layout.tensor_parallel) + " x DP" +
                std::to_string(layout.data_parallel) + " seed " + std::to_string(seed));
@@ -36,6 +61,7 @@ void expect_served(const ScoredModel& model, const model::Layout& layout, uint64
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   EXPECT_TRUE(ranks.set->client()->status().ready);
+  if (layout.rebalances_experts) expect_moved(*ranks.set, layout);
 }
 
 TEST(Serving, TensorParallel) {
@@ -55,6 +81,20 @@ TEST(Serving, TensorParallelInsideDataParallel) {
 TEST(Serving, UnevenExperts) {
   expect_served(random_model({.experts = 30}, DType::kBF16), {1, 8}, 6);
   expect_served(random_model({.experts = 128, .experts_per_token = 8}, DType::kF32), {1, 12}, 7);
+}
+
+TEST(Serving, CopiesOfExperts) {
+  expect_served(tiny_moe(DType::kBF16), {2, 1, 4}, 8);
+  // More ranks than experts.
+  expect_served(random_model({.experts = 3, .experts_per_token = 2}, DType::kF32), {1, 4, 2}, 9);
+}
+
+TEST(Serving, ExpertsThatFollowTheirLoadAtEveryStep) {
+  expect_served(tiny_moe(DType::kBF16), {1, 2, 4, true}, 10);
+  expect_served(tiny_moe(DType::kF32), {2, 1, 4, true}, 11);
+  expect_served(random_model({}, DType::kBF16), {1, 4, 4, true}, 12);
+  expect_served(random_model({}, DType::kF32), {2, 2, 4, true}, 13);
+  expect_served(random_model({.experts = 30}, DType::kBF16), {2, 2, 0, true}, 14);
 }
 
 TEST(Serving, AnIdleGroupSleeps) {
