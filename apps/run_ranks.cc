@@ -113,11 +113,13 @@ std::vector<engine::RankSet::Member> members_of(RunningRanks& running, int first
       member.heap = &group->heap(rank);
       member.leave = [=] { group->leave(rank); };
       member.fail = [=](const std::string& reason) { group->fail(rank, reason); };
+      member.regroup = [=](const std::string& brings) { return group->regroup(rank, brings); };
     } else if (!running.memberships.empty()) {
       comm::ProcessGroup* own = running.memberships[static_cast<size_t>(rank - first_rank)].get();
       member.heap = &own->heap();
       member.leave = [=] { own->leave(); };
       member.fail = [=](const std::string& reason) { own->fail(reason); };
+      member.regroup = [=](const std::string& brings) { return own->regroup(brings); };
     }
   }
   return members;
@@ -199,11 +201,14 @@ Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions&
     TANDEM_TRY(join({.address = TANDEM_TRY(io::parse_endpoint(options.address)),
                      .ranks_count = options.layout.ranks_count(),
                      .heap_bytes = heap_bytes,
-                     .settings = settings_of(folder, device, options, limits)},
+                     .settings = settings_of(folder, device, options, limits),
+                     .inseparable_ranks = options.layout.tensor_parallel},
                     first_rank, ranks_count, running.memberships));
   } else if (!is_alone) {
     running.threads = TANDEM_TRY(
-        comm::ThreadGroup::create({.ranks_count = ranks_count, .heap_bytes = heap_bytes}));
+        comm::ThreadGroup::create({.ranks_count = ranks_count,
+                                   .heap_bytes = heap_bytes,
+                                   .inseparable_ranks = options.layout.tensor_parallel}));
   }
   running.set = TANDEM_TRY(
       engine::RankSet::create(std::move(set), members_of(running, first_rank, ranks_count)));

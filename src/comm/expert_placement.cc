@@ -36,6 +36,28 @@ Result<ExpertPlacement> ExpertPlacement::initial(const Shape& shape) {
                          std::vector<bool>(static_cast<size_t>(ranks)));
 }
 
+Result<ExpertPlacement> ExpertPlacement::of(int32_t experts_count,
+                                            std::span<const std::vector<int32_t>> held) {
+  std::vector<int32_t> counts;
+  std::vector<int32_t> experts;
+  for (size_t rank = 0; rank < held.size(); ++rank) {
+    counts.push_back(static_cast<int32_t>(held[rank].size()));
+    std::vector<bool> seen(static_cast<size_t>(experts_count));
+    for (const int32_t expert : held[rank]) {
+      const bool is_known = expert >= 0 && expert < experts_count;
+      if (expert != kNone && (!is_known || seen[static_cast<size_t>(expert)])) {
+        return make_error(Code::kDataLoss,
+                          fmt::format("rank {} says that it holds expert {} of {}, or twice", rank,
+                                      expert, experts_count));
+      }
+      if (is_known) seen[static_cast<size_t>(expert)] = true;
+      experts.push_back(expert);
+    }
+  }
+  return ExpertPlacement(ExpertRanges::of_counts(counts), experts_count, std::move(experts),
+                         std::vector<bool>(held.size()));
+}
+
 ExpertPlacement ExpertPlacement::holding(std::vector<int32_t> experts) const {
   TANDEM_CHECK(experts.size() == experts_.size(), "an expert or none for every slot");
   return ExpertPlacement(slots_, experts_count_, std::move(experts), gone_);
@@ -84,7 +106,10 @@ void ExpertPlacement::choose_servers(int32_t expert) {
   for (int rank = 0; rank < ranks_count(); ++rank) {
     if (holds(rank, expert)) holders.push_back(rank);
   }
-  if (holders.empty()) return;
+  if (holders.empty()) {
+    lacks_experts_ = true;
+    return;
+  }
   // Experts begin with different holders, so that what is left over of a round spreads too.
   size_t turn = static_cast<size_t>(expert);
   for (int source = 0; source < ranks_count(); ++source) {

@@ -26,6 +26,11 @@ class ExpertPlacement {
   /// how many redundant experts would do, when a rank would have no slot, or more than experts.
   static Result<ExpertPlacement> initial(const Shape& shape);
 
+  /// What ranks say that they hold, rank after rank: an expert or kNone for every slot. kDataLoss
+  /// when it cannot be.
+  static Result<ExpertPlacement> of(int32_t experts_count,
+                                    std::span<const std::vector<int32_t>> held);
+
   /// The same slots and ranks with other experts in them: `experts` as experts() is. A gone rank's
   /// slots are kNone.
   ExpertPlacement holding(std::vector<int32_t> experts) const;
@@ -47,6 +52,8 @@ class ExpertPlacement {
   bool holds(int rank, int32_t expert) const { return slot_of(rank, expert) != kNone; }
   /// Ranks that hold an expert.
   int copies_count(int32_t expert) const;
+  /// Whether nobody holds some expert.
+  bool lacks_experts() const { return lacks_experts_; }
 
   /// The rank that computes an expert for the tokens of rank `source`; kNone when nobody holds it.
   /// A holder serves itself. Other ranks take the holders by turns, so that the numbers of ranks
@@ -72,6 +79,7 @@ class ExpertPlacement {
   std::vector<bool> gone_;        // [ranks]
   std::vector<int32_t> slot_of_;  // [ranks, experts]
   std::vector<int> server_;       // [ranks, experts]
+  bool lacks_experts_ = false;
 };
 
 }  // namespace tandem::comm

@@ -65,7 +65,7 @@ Result<Regrouped> ProcessGroup::enter(Reunion reunion) {
                       .brought = std::move(reunion.brought),
                       .losses = roster_.losses()};
   std::string lost;
-  for (const std::string& name : regrouped.losses) lost += (lost.empty() ? "" : ", ") + name;
+  for (const LostRank& loss : regrouped.losses) lost += (lost.empty() ? "" : ", ") + loss.name;
   spdlog::warn("comm_regrouped rank={} ranks_left={} lost=\"{}\"", reunion_.rank, ranks_count,
                lost);
   return regrouped;

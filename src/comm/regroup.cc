@@ -304,12 +304,12 @@ std::vector<int> Roster::survivors() const {
   return ranks;
 }
 
-std::vector<std::string> Roster::losses() const {
-  std::vector<std::string> names;
+std::vector<LostRank> Roster::losses() const {
+  std::vector<LostRank> lost;
   for (int rank = 0; rank < ranks_count(); ++rank) {
-    if (is_gone(rank)) names.push_back(name(rank));
+    if (is_gone(rank)) lost.push_back({rank, name(rank)});
   }
-  return names;
+  return lost;
 }
 
 Error Roster::end_of(int rank) const {

@@ -16,12 +16,18 @@ namespace tandem::comm {
 
 class SymmetricHeap;
 
+/// A rank that is gone.
+struct LostRank {
+  int rank = 0;      ///< number at the start
+  std::string name;  ///< "rank 3 of host b (process 4711)"
+};
+
 /// A group that goes on without some of its ranks. Ranks count anew from 0, in their old order.
 struct Regrouped {
   SymmetricHeap* heap = nullptr;     ///< new, of all that go on; the old one is gone
   std::vector<int> ranks;            ///< the number that each had at the start
   std::vector<std::string> brought;  ///< what each told the others
-  std::vector<std::string> losses;   ///< since the start: "rank 3 of host b (process 4711)"
+  std::vector<LostRank> losses;      ///< since the start
 };
 
 /// The ranks of a group by their numbers at the start, and who of them is gone for good. A rank
@@ -41,7 +47,7 @@ class Roster {
   void lose_all(const GroupHealth& health);
   /// Ascending.
   std::vector<int> survivors() const;
-  std::vector<std::string> losses() const;
+  std::vector<LostRank> losses() const;
   /// Why a rank that has lost one of those it cannot go on without must end.
   Error end_of(int rank) const;
 

@@ -154,19 +154,25 @@ class BalancedRank {
     const auto step = StepMemory::options_of(kLimits, compute);
     const auto config = model::ModelFiles::open("models/tiny-moe").value().config;
     const auto shard = model::Shard::create(config, kLayout, heap.rank()).value();
-    auto source = std::make_unique<model::SafetensorsSource>(
-        model::SafetensorsSource::open("models/tiny-moe").value());
+    const auto source = open_source().value();
     device_ = cpu::CpuDevice::create({.threads_count = 1}).value();
     model_ = model::Qwen3::load(*device_, shard, *source,
                                 {.compute = compute, .positions_max = kLimits.model_length_max})
                  .value();
-    links_ = RankLinks::create(heap, shard, compute, step).value();
-    runner_ = ModelRunner::create(*device_, *model_,
-                                  {.limits = kLimits, .kv_dtype = compute, .comm = &links_->comm()})
+    peers_ = RankPeers::create({.rank = heap.rank(),
+                                .heap = &heap,
+                                .compute = compute,
+                                .step = step,
+                                .balance = balance,
+                                .make_source = open_source},
+                               *model_)
+                 .value();
+    runner_ = ModelRunner::create(
+                  *device_, *model_,
+                  {.limits = kLimits, .kv_dtype = compute, .comm = &peers_->links().comm()})
                   .value();
-    balancer_ = std::make_unique<ExpertBalancer>(balance, *model_, *links_, std::move(source));
-    group_ =
-        std::make_unique<GroupRunner>(*runner_, *links_, balancer_.get(), step.tensors(), [] {});
+    peers_->start_balancing().value();
+    group_ = std::make_unique<GroupRunner>(*runner_, *peers_, step.tensors(), [] {});
     core_ = EngineCore::create({.limits = kLimits, .now_us = [] { return int64_t{1}; }}, *group_)
                 .value();
   }
@@ -175,14 +181,18 @@ class BalancedRank {
   void step(int steps_count) {
     for (int i = 0; i < steps_count; ++i) core_->step();
   }
-  uint64_t experts_moved() const { return balancer_->load().experts_moved; }
+  uint64_t experts_moved() const { return peers_->load().experts_moved; }
 
  private:
+  static Result<std::unique_ptr<model::WeightSource>> open_source() {
+    return std::unique_ptr<model::WeightSource>(new model::SafetensorsSource(
+        TANDEM_TRY(model::SafetensorsSource::open("models/tiny-moe"))));
+  }
+
   std::unique_ptr<cpu::CpuDevice> device_;
   std::unique_ptr<model::Qwen3> model_;
-  std::unique_ptr<RankLinks> links_;
+  std::unique_ptr<RankPeers> peers_;
   std::unique_ptr<ModelRunner> runner_;
-  std::unique_ptr<ExpertBalancer> balancer_;
   std::unique_ptr<GroupRunner> group_;
   std::unique_ptr<EngineCore> core_;
   Counter sink_;

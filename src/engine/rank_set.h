@@ -2,10 +2,13 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "comm/regroup.h"
 #include "comm/symmetric_heap.h"
 #include "device/device.h"
 #include "engine/engine.h"
@@ -27,6 +30,8 @@ class RankSet {
     comm::SymmetricHeap* heap = nullptr;  ///< outlives the set; null for the only rank of all
     std::function<void()> leave;          ///< the rank is done
     std::function<void(const std::string& reason)> fail;  ///< the rank cannot go on
+    /// comm/regroup.h: how it goes on without others; none: it cannot. Ends `heap`.
+    std::function<Result<comm::Regrouped>(const std::string& brings)> regroup;
   };
   struct Options {
     model::ModelConfig config;
@@ -37,7 +42,7 @@ class RankSet {
     /// Called once per rank, on its thread, at the same time as for others.
     std::function<Result<std::unique_ptr<Device>>()> make_device;
     std::function<Result<std::unique_ptr<model::WeightSource>>()> make_source;
-    /// Called on some thread, once per rank that notices, when the group is lost.
+    /// Called once, on some thread, when no rank of this process can go on.
     std::function<void(const Error&)> on_lost = [](const Error&) {};
   };
   /// What every rank's heap must hold.
@@ -60,8 +65,12 @@ class RankSet {
  private:
   explicit RankSet(Options options);
   Result<void> start(Rank& rank);
+  void end(const Error* error);
 
   const Options options_;
+  std::mutex mutex_;
+  size_t ended_count_ = 0;     // guarded by mutex_: ranks of this process
+  std::optional<Error> lost_;  // guarded by mutex_: why the first of them ended
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<std::unique_ptr<Engine>> engines_;
   std::unique_ptr<EngineRouter> router_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -58,6 +59,22 @@ class Qwen3 {
   void switch_experts(int64_t layer) {
     std::swap(layers_[static_cast<size_t>(layer)].moe.experts, spare_experts_);
   }
+
+  /// What this rank's slots hold, layer after layer of those that have experts.
+  std::vector<int32_t> held_experts() const;
+  /// Goes on as rank `rank` of those that are left when others are lost. `held` has the
+  /// held_experts() of each, from which follows where every expert is; some may be nowhere.
+  /// kDataLoss when they cannot be from ranks of this model. Between two forward().
+  Result<void> go_on_among(int rank, std::span<const std::vector<int32_t>> held);
+  /// An expert that nobody holds any more.
+  struct LostExpert {
+    int64_t layer = 0;
+    int32_t expert = 0;
+    bool operator==(const LostExpert&) const = default;
+  };
+  /// Of the tokens of the last forward(), the first lost expert that one asked for: from that layer
+  /// on, what was computed for its sequence is wrong, K and V included. None if all is right.
+  std::optional<LostExpert> lost_expert_of(const Activations& activations, Range tokens) const;
 
   const ModelConfig& config() const { return shard_.config; }
   const Shard& shard() const { return shard_; }

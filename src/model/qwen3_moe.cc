@@ -1,4 +1,5 @@
 // The mixture of experts of a Qwen3 layer: routing, then the experts wherever they are.
+#include <algorithm>
 #include <utility>
 
 #include "comm/expert_select/expert_select.h"
@@ -34,6 +35,53 @@ Result<void> Qwen3::prepare_experts(ExpertReader& experts, int64_t layer,
   spare_experts_->placement = std::move(placement);
   return experts.fill(*spare_experts_, shard_.rank, layer,
                       layers_[static_cast<size_t>(layer)].moe.experts.get());
+}
+
+std::vector<int32_t> Qwen3::held_experts() const {
+  std::vector<int32_t> held;
+  for (const Layer& layer : layers_) {
+    if (layer.moe.experts == nullptr) continue;
+    const auto own = layer.moe.experts->placement.experts_of(shard_.rank);
+    held.insert(held.end(), own.begin(), own.end());
+  }
+  return held;
+}
+
+Result<void> Qwen3::go_on_among(int rank, std::span<const std::vector<int32_t>> held) {
+  const auto layers = static_cast<size_t>(std::ranges::count(config().layer_is_moe, true));
+  const auto ranks_count = static_cast<int>(held.size());
+  std::vector<std::vector<int32_t>> of_layer(held.size());
+  size_t done = 0;
+  for (Layer& layer : layers_) {
+    if (layer.moe.experts == nullptr) continue;
+    for (size_t other = 0; other < held.size(); ++other) {
+      const size_t slots = held[other].size() / layers;
+      if (slots == 0 || held[other].size() % layers != 0) {
+        return make_error(Code::kDataLoss, "a rank says that it holds experts of another model");
+      }
+      const auto first = held[other].begin() + static_cast<ptrdiff_t>(done * slots);
+      of_layer[other].assign(first, first + static_cast<ptrdiff_t>(slots));
+    }
+    layer.moe.experts->placement = TANDEM_TRY(
+        comm::ExpertPlacement::of(static_cast<int32_t>(config().experts_count), of_layer));
+    ++done;
+  }
+  shard_ = shard_.among_survivors(rank, ranks_count / shard_.layout.tensor_parallel);
+  return {};
+}
+
+std::optional<Qwen3::LostExpert> Qwen3::lost_expert_of(const Activations& a, Range tokens) const {
+  const int64_t k = config().experts_per_token;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const ExpertStack* experts = layers_[i].moe.experts.get();
+    if (experts == nullptr || !experts->placement.lacks_experts()) continue;
+    const int32_t* ids = a.expert_ids.row(static_cast<int64_t>(i));
+    for (int64_t pair = tokens.first * k; pair < tokens.end * k; ++pair) {
+      if (experts->placement.copies_count(ids[pair]) > 0) continue;
+      return LostExpert{.layer = static_cast<int64_t>(i), .expert = ids[pair]};
+    }
+  }
+  return std::nullopt;
 }
 
 Result<void> Qwen3::moe_block(Stream& stream, size_t layer_index, TensorView<int32_t, 2> expert_ids,

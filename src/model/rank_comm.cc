@@ -31,9 +31,8 @@ Result<std::unique_ptr<RankComm>> RankComm::create(comm::SymmetricHeap& heap, co
         comm::AllReduce::create(group, {.floats_max = limits.tokens_max * c.hidden_size}));
     int64_t columns_max = 0;
     for (int rank = 0; rank < tp; ++rank) {
-      const Shard other = TANDEM_TRY(Shard::create(c, layout, shard.data_rank() * tp + rank));
-      made->vocabulary_ranges_.push_back(other.vocabulary);
-      columns_max = std::max(columns_max, other.vocabulary.count());
+      made->vocabulary_ranges_.push_back(shard.vocabulary_of(rank));
+      columns_max = std::max(columns_max, made->vocabulary_ranges_.back().count());
     }
     made->vocabulary_ = TANDEM_TRY(comm::GatherBlocks::create(
         group, {.columns_max = columns_max,

@@ -101,7 +101,7 @@ Result<Shard> Shard::create(const ModelConfig& config, const Layout& layout, int
     return unfit(fmt::format("--tensor-parallel-size {}: the vocabulary has {} rows only", tp,
                              config.vocab_size));
   }
-  shard.vocabulary = balanced(config.vocab_size, tp, shard.tensor_rank());
+  shard.vocabulary = shard.vocabulary_of(shard.tensor_rank());
   if (config.experts_count > 0) {
     TANDEM_TRY(comm::ExpertPlacement::initial(shape_of(config, layout)));
     shard.expert_slots = shard.expert_placement().slots_count(rank);
@@ -111,13 +111,27 @@ Result<Shard> Shard::create(const ModelConfig& config, const Layout& layout, int
   return shard;
 }
 
+Shard Shard::among_survivors(int new_rank, int data_parallel) const {
+  Shard shard = *this;
+  shard.layout.data_parallel = data_parallel;
+  shard.rank = new_rank;
+  shard.has_lost_ranks = true;
+  TANDEM_CHECK(shard.tensor_rank() == tensor_rank(), "tensor-parallel groups go on whole");
+  return shard;
+}
+
+Range Shard::vocabulary_of(int of_tensor_rank) const {
+  return balanced(config.vocab_size, layout.tensor_parallel, of_tensor_rank);
+}
+
 comm::ExpertPlacement Shard::expert_placement() const {
   return comm::ExpertPlacement::initial(shape_of(config, layout)).value();
 }
 
 bool Shard::exchanges_tokens() const {
   if (is_whole() || config.experts_count == 0) return false;
-  if (layout.data_parallel > 1 || layout.redundant_experts > 0 || layout.rebalances_experts) {
+  if (layout.data_parallel > 1 || layout.redundant_experts > 0 || layout.rebalances_experts ||
+      has_lost_ranks) {
     return true;
   }
   const auto ranges = comm::ExpertRanges::balanced(static_cast<int32_t>(config.experts_count),

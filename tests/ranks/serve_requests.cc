@@ -124,15 +124,18 @@ ThreadRanks ThreadRanks::start(const ScoredModel& model, const model::Layout& la
   ThreadRanks ranks;
   ranks.group =
       comm::ThreadGroup::create({.ranks_count = layout.ranks_count(),
-                                 .heap_bytes = engine::RankSet::heap_bytes(options).value()})
+                                 .heap_bytes = engine::RankSet::heap_bytes(options).value(),
+                                 .inseparable_ranks = layout.tensor_parallel})
           .value();
   std::vector<engine::RankSet::Member> members;
   for (int rank = 0; rank < layout.ranks_count(); ++rank) {
     comm::ThreadGroup* group = ranks.group.get();
-    members.push_back({.rank = rank,
-                       .heap = &group->heap(rank),
-                       .leave = [=] { group->leave(rank); },
-                       .fail = [=](const std::string& reason) { group->fail(rank, reason); }});
+    members.push_back(
+        {.rank = rank,
+         .heap = &group->heap(rank),
+         .leave = [=] { group->leave(rank); },
+         .fail = [=](const std::string& reason) { group->fail(rank, reason); },
+         .regroup = [=](const std::string& brings) { return group->regroup(rank, brings); }});
   }
   ranks.set = engine::RankSet::create(options, std::move(members)).value();
   return ranks;
