@@ -111,7 +111,6 @@ engine::RankSet::Options set_options(const ScoredModel& model, const model::Layo
                     .vocabulary_size = static_cast<uint32_t>(model.config.vocab_size),
                     .tokenizer_size = static_cast<uint32_t>(model.config.vocab_size)};
   options.compute = model.compute;
-  options.balance = {.window_steps = 1, .interval_steps = 1};  // as often as it can be
   options.make_device = []() -> Result<std::unique_ptr<Device>> {
     return std::unique_ptr<Device>(TANDEM_TRY(cpu::CpuDevice::create({.threads_count = 1})));
   };
@@ -119,8 +118,10 @@ engine::RankSet::Options set_options(const ScoredModel& model, const model::Layo
   return options;
 }
 
-ThreadRanks ThreadRanks::start(const ScoredModel& model, const model::Layout& layout) {
-  const engine::RankSet::Options options = set_options(model, layout);
+ThreadRanks ThreadRanks::start(const ScoredModel& model, const model::Layout& layout,
+                               const engine::BalanceLimits& balance) {
+  engine::RankSet::Options options = set_options(model, layout);
+  options.balance = balance;
   ThreadRanks ranks;
   ranks.group =
       comm::ThreadGroup::create({.ranks_count = layout.ranks_count(),

@@ -97,6 +97,23 @@ TEST(Serving, ExpertsThatFollowTheirLoadAtEveryStep) {
   expect_served(random_model({.experts = 30}, DType::kBF16), {2, 2, 0, true}, 14);
 }
 
+TEST(Serving, TheFullestRankGetsLess) {
+  const ScoredModel model = tiny_moe(DType::kBF16);
+  const ThreadRanks ranks =
+      ThreadRanks::start(model, {1, 4, 4, true}, {.window_steps = 60, .interval_steps = 60});
+  const auto requests = mixed_requests(24, model.config.vocab_size, 3);
+  // The same requests again and again: their experts are known after an interval or two.
+  double at_start = 0;
+  double now = 0;
+  for (int burst = 0; burst < 60 && (at_start == 0 || now < at_start + 0.15); ++burst) {
+    serve_all(*ranks.set->client(), requests, {}, 3);
+    now = ranks.set->expert_loads()[0].balance;
+    if (at_start == 0) at_start = now;
+  }
+  EXPECT_GT(at_start, 0.0);
+  EXPECT_GT(now, at_start + 0.15);
+}
+
 TEST(Serving, AnIdleGroupSleeps) {
   const ScoredModel model = random_model({}, DType::kBF16);
   const ThreadRanks ranks = ThreadRanks::start(model, {2, 2});
