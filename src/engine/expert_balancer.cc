@@ -14,11 +14,13 @@ namespace tandem::engine {
 ExpertBalancer::ExpertBalancer(const BalanceLimits& limits, model::Qwen3& model, RankLinks& links,
                                std::unique_ptr<model::WeightSource> source)
     : limits_{.window_steps = std::min(limits.window_steps, limits.interval_steps),
-              .interval_steps = limits.interval_steps},
+              .interval_steps = limits.interval_steps,
+              .first_steps = std::min(limits.first_steps, limits.interval_steps)},
       model_(model),
       links_(links),
       source_(std::move(source)),
       experts_(model.config(), *source_),
+      steps_(limits_.interval_steps - limits_.first_steps),
       loads_(links.comm().chosen_experts().size()) {
   TANDEM_CHECK(limits_.window_steps > 0, "a window has a step");
   TANDEM_CHECK(links.chosen_experts() != nullptr, "a layout that rebalances experts");

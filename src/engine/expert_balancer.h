@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -22,6 +23,8 @@ namespace tandem::engine {
 struct BalanceLimits {
   uint32_t window_steps = 1000;    ///< the load counts the last so many steps of an interval
   uint32_t interval_steps = 3000;  ///< from one look at the load to the next
+  /// Until the first look, if that is sooner than an interval.
+  uint32_t first_steps = std::numeric_limits<uint32_t>::max();
 };
 
 /// What is known of experts' load, on one rank.

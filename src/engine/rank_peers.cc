@@ -10,6 +10,9 @@
 namespace tandem::engine {
 namespace {
 
+/// After a loss experts are placed anew this soon: some may have no place any more.
+constexpr uint32_t kFirstStepsAfterLoss = 32;
+
 std::string as_bytes(const std::vector<int32_t>& words) {
   return {reinterpret_cast<const char*>(words.data()), words.size() * sizeof(int32_t)};
 }
@@ -79,6 +82,7 @@ Result<void> RankPeers::go_on(const Error& error, ModelRunner& runner) {
   numbers_ = regrouped.ranks;
   TANDEM_TRY(link(*regrouped.heap));
   runner.use(&links_->comm());
+  options_.balance.first_steps = kFirstStepsAfterLoss;
   TANDEM_TRY(start_balancing());
   std::string lost;
   for (const comm::LostRank& rank : regrouped.losses) {
