@@ -53,6 +53,20 @@ class MemoryPlanTest : public ::testing::Test {
   const model::ModelConfig config_ = config_of_30b();
 };
 
+TEST_F(MemoryPlanTest, CountsCopiesOfExpertsAndTheSpareLayer) {
+  const auto experts_of = [&](const model::Layout& layout) {
+    MemoryDemand d = demand({}, 4096);
+    d.layout = layout;
+    d.ranks_count = layout.ranks_count();
+    return on(0, d).weights[model::WeightPart::kExperts];
+  };
+  const size_t plain = experts_of({.data_parallel = 4});
+  const size_t one = plain / (size_t{48} * 128);  // an expert of one layer
+  EXPECT_EQ(experts_of({.data_parallel = 4, .redundant_experts = 8}), plain + 8 * 48 * one);
+  EXPECT_EQ(experts_of({.data_parallel = 4, .redundant_experts = 8, .rebalances_experts = true}),
+            plain + 8 * 48 * one + (128 + 8) * one);
+}
+
 TEST_F(MemoryPlanTest, FitsToTheByte) {
   const MemoryDemand d = demand({}, 4096);
   const size_t needed = on(0, d).needed_bytes();

@@ -12,6 +12,9 @@
 namespace tandem::apps {
 namespace {
 
+constexpr int kRedundantExpertsMax = 1 << 16;
+constexpr uint32_t kBalanceStepsMax = 1u << 30;
+
 Result<void> check(const LayoutOptions& options, const model::ModelConfig& config) {
   const int ranks = options.layout.ranks_count();
   if (options.expert_parallel_size != 0 && options.expert_parallel_size != ranks) {
@@ -23,6 +26,11 @@ Result<void> check(const LayoutOptions& options, const model::ModelConfig& confi
   }
   if (config.experts_count == 0 && (options.expert_parallel || options.expert_parallel_size > 1)) {
     return make_error(Code::kInvalidArgument, "--enable-expert-parallel: the model has no experts");
+  }
+  if (ranks == 1 && options.layout.rebalances_experts) {
+    return make_error(Code::kInvalidArgument,
+                      "--enable-eplb: with one rank no expert has another place; use "
+                      "--data-parallel-size or --tensor-parallel-size");
   }
   if (ranks % options.nodes_count != 0) {
     return make_error(Code::kInvalidArgument,
@@ -60,6 +68,10 @@ std::vector<std::pair<std::string, std::string>> settings_of(const ModelFolder& 
           {"--matrix-path", device.matrix_path},
           {"--tensor-parallel-size", text(options.layout.tensor_parallel)},
           {"--data-parallel-size", text(options.layout.data_parallel)},
+          {"--num-redundant-experts", text(options.layout.redundant_experts)},
+          {"--enable-eplb", options.layout.rebalances_experts ? "on" : "off"},
+          {"--eplb-window-size", text(options.balance.window_steps)},
+          {"--eplb-step-interval", text(options.balance.interval_steps)},
           {"--nnodes", text(options.nodes_count)},
           {"--max-model-len", text(limits.model_length_max)},
           {"--max-num-seqs", text(limits.sequences_max)},
@@ -101,11 +113,13 @@ std::vector<engine::RankSet::Member> members_of(RunningRanks& running, int first
       member.heap = &group->heap(rank);
       member.leave = [=] { group->leave(rank); };
       member.fail = [=](const std::string& reason) { group->fail(rank, reason); };
+      member.regroup = [=](const std::string& brings) { return group->regroup(rank, brings); };
     } else if (!running.memberships.empty()) {
       comm::ProcessGroup* own = running.memberships[static_cast<size_t>(rank - first_rank)].get();
       member.heap = &own->heap();
       member.leave = [=] { own->leave(); };
       member.fail = [=](const std::string& reason) { own->fail(reason); };
+      member.regroup = [=](const std::string& brings) { return own->regroup(brings); };
     }
   }
   return members;
@@ -126,6 +140,18 @@ void add_layout_flags(CLI::App& verb, LayoutOptions& options) {
   verb.add_option("--expert-parallel-size", options.expert_parallel_size,
                   "ranks that share the experts; 0: all, and nothing else is possible")
       ->check(CLI::Range(0, comm::kRanksMax));
+  verb.add_option("--num-redundant-experts", options.layout.redundant_experts,
+                  "copies of experts in each layer, over all ranks")
+      ->check(CLI::Range(0, kRedundantExpertsMax));
+  verb.add_flag("--enable-eplb", options.layout.rebalances_experts,
+                "give experts other ranks, and copies to those most asked for, as their load asks");
+  const CLI::Range steps(1u, kBalanceStepsMax);
+  verb.add_option("--eplb-window-size", options.balance.window_steps,
+                  "last steps of an interval that count as the load")
+      ->check(steps);
+  verb.add_option("--eplb-step-interval", options.balance.interval_steps,
+                  "steps from one look at the load to the next")
+      ->check(steps);
   verb.add_option("--nnodes", options.nodes_count, "processes that share the ranks, on one host")
       ->check(at_least_one);
   verb.add_option("--node-rank", options.node_rank, "number of this process")
@@ -152,6 +178,7 @@ Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions&
                                .layout = options.layout,
                                .limits = limits,
                                .compute = folder.compute,
+                               .balance = options.balance,
                                .make_device = [per_rank]() -> Result<std::unique_ptr<Device>> {
                                  return std::unique_ptr<Device>(TANDEM_TRY(make_device(per_rank)));
                                },
@@ -174,11 +201,14 @@ Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions&
     TANDEM_TRY(join({.address = TANDEM_TRY(io::parse_endpoint(options.address)),
                      .ranks_count = options.layout.ranks_count(),
                      .heap_bytes = heap_bytes,
-                     .settings = settings_of(folder, device, options, limits)},
+                     .settings = settings_of(folder, device, options, limits),
+                     .inseparable_ranks = options.layout.tensor_parallel},
                     first_rank, ranks_count, running.memberships));
   } else if (!is_alone) {
     running.threads = TANDEM_TRY(
-        comm::ThreadGroup::create({.ranks_count = ranks_count, .heap_bytes = heap_bytes}));
+        comm::ThreadGroup::create({.ranks_count = ranks_count,
+                                   .heap_bytes = heap_bytes,
+                                   .inseparable_ranks = options.layout.tensor_parallel}));
   }
   running.set = TANDEM_TRY(
       engine::RankSet::create(std::move(set), members_of(running, first_rank, ranks_count)));

@@ -20,7 +20,8 @@ struct LayoutOptions {
   int expert_parallel_size = 0;  ///< 0: all ranks
   int nodes_count = 1;           ///< processes
   int node_rank = 0;
-  std::string address;  ///< where process 0 meets the others
+  engine::BalanceLimits balance;  ///< used with layout.rebalances_experts
+  std::string address;            ///< where process 0 meets the others
 
   int ranks_per_node() const { return layout.ranks_count() / nodes_count; }
 };

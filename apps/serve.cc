@@ -64,8 +64,8 @@ void raise_open_files() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// Ends the server when a rank of the model is lost: with a part of its weights gone it can answer
-/// nothing, and whoever started it should know.
+/// Ends the server when no rank of this process can go on: then it can answer nothing, and whoever
+/// started it should know.
 class LossWatch {
  public:
   /// On any thread.

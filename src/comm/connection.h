@@ -42,6 +42,15 @@ class Connection {
   /// The next message if it has arrived whole. Never waits.
   Result<std::optional<Message>> take();
 
+  /// Beside the messages: nothing else may be on its way to the receiver, who waits with nothing
+  /// but receive_descriptor().
+  Result<void> send_descriptor(const io::FileDescriptor& descriptor) {
+    return socket_.send_descriptor(descriptor);
+  }
+  Result<io::FileDescriptor> receive_descriptor(io::Deadline deadline) {
+    return socket_.receive_descriptor(deadline);
+  }
+
   int descriptor() const { return socket_.descriptor(); }
 
  private:

@@ -22,6 +22,12 @@ Result<ExpertRanges> ExpertRanges::balanced(int32_t experts_count, int ranks_cou
   return ExpertRanges(std::move(first));
 }
 
+ExpertRanges ExpertRanges::of_counts(std::span<const int32_t> counts) {
+  std::vector<int32_t> first = {0};
+  for (const int32_t count : counts) first.push_back(first.back() + count);
+  return ExpertRanges(std::move(first));
+}
+
 int ExpertRanges::owner(int32_t expert) const {
   return static_cast<int>(std::upper_bound(first_.begin(), first_.end(), expert) - first_.begin()) -
          1;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -13,6 +14,9 @@ class ExpertRanges {
   /// Ranges whose sizes differ by at most one, the larger ones first: 30 on 8 ranks is
   /// 4,4,4,4,4,4,3,3. kInvalidArgument when some rank would have none.
   static Result<ExpertRanges> balanced(int32_t experts_count, int ranks_count);
+
+  /// Ranges of these sizes, at least one, none negative.
+  static ExpertRanges of_counts(std::span<const int32_t> counts);
 
   int ranks_count() const { return static_cast<int>(first_.size()) - 1; }
   int32_t experts_count() const { return first_.back(); }

@@ -22,8 +22,11 @@ struct RankPlace {
 /// end is.
 class GroupHealth {
  public:
-  explicit GroupHealth(std::vector<RankPlace> places);
+  /// `numbers`: what each rank is called, where that is not its rank in this group.
+  explicit GroupHealth(std::vector<RankPlace> places, std::vector<int> numbers = {});
 
+  int ranks_count() const { return static_cast<int>(places_.size()); }
+  int number(int rank) const;
   /// "rank 3 of host b (process 4711)"
   std::string name(int rank) const;
 
@@ -36,12 +39,20 @@ class GroupHealth {
     return departed_[static_cast<size_t>(rank)].load(std::memory_order_acquire);
   }
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
+  /// Whether somebody is gone, dead or departed.
+  bool has_losses() const { return losses_.load(std::memory_order_acquire) > 0; }
+  bool is_gone(int rank) const;
+  /// The first rank that left without dying; -1 while there is none.
+  int first_departed() const;
   /// kUnavailable with name and reason of the first death; none while nobody has died.
   std::optional<Error> failure() const;
 
  private:
   const std::vector<RankPlace> places_;
+  const std::vector<int> numbers_;
   std::unique_ptr<std::atomic<bool>[]> departed_;
+  std::unique_ptr<std::atomic<bool>[]> dead_;
+  std::atomic<int> losses_{0};
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
   std::optional<Error> failure_;  // guarded by mutex_; set before failed_

@@ -1,7 +1,9 @@
 #include "comm/process_group.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "comm/heap_options.h"
@@ -17,15 +19,66 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(RendezvousOptions optio
   }
   Meeting meeting = TANDEM_TRY(meet(options));
   auto group = std::unique_ptr<ProcessGroup>(new ProcessGroup(options, meeting));
-  group->watch_ =
-      TANDEM_TRY(Watch::start(options.rank, std::move(meeting.connections), group->health_));
+  Present& present = *group->present_;
+  present.watch =
+      TANDEM_TRY(Watch::start(options.rank, std::move(meeting.connections), present.health));
   return group;
 }
 
 ProcessGroup::ProcessGroup(const RendezvousOptions& options, Meeting& meeting)
-    : memory_(std::move(meeting.memory)),
-      health_(std::move(meeting.places)),
-      heap_(wait_options(options.rank, options.ranks_count, options.ranks_count), memory_.bytes(),
-            health_) {}
+    : reunion_{.key = meeting.key, .rank = options.rank, .heap_bytes = options.heap_bytes},
+      roster_(meeting.places, options.inseparable_ranks),
+      listener_(std::move(meeting.survivors)),
+      present_(std::make_unique<Present>(std::move(meeting.places))) {
+  present_->memory.emplace(std::move(meeting.memory));
+  present_->heap.emplace(wait_options(options.rank, options.ranks_count, options.ranks_count),
+                         present_->memory->bytes(), present_->health);
+}
+
+Result<Regrouped> ProcessGroup::regroup(const std::string& brings) {
+  roster_.lose_all(present_->health);
+  // Given back first: the new heaps are about as large.
+  present_->heap.reset();
+  present_->memory.reset();
+  reunion_.brings = brings;
+  auto met = meet_again(reunion_, *listener_, roster_);
+  Result<Regrouped> entered = met.ok() ? enter(std::move(*met)) : Result<Regrouped>(met.error());
+  if (!entered.ok()) fail(entered.error().what);
+  return entered;
+}
+
+Result<Regrouped> ProcessGroup::enter(Reunion reunion) {
+  const auto ranks_count = static_cast<int>(reunion.ranks.size());
+  const auto rank =
+      static_cast<int>(std::ranges::find(reunion.ranks, reunion_.rank) - reunion.ranks.begin());
+  TANDEM_CHECK(rank < ranks_count, "this rank is among those that go on");
+  std::vector<RankPlace> places;
+  for (const int number : reunion.ranks) places.push_back(roster_.place(number));
+  auto present = std::make_unique<Present>(std::move(places), reunion.ranks);
+  present->memory.emplace(std::move(*reunion.memory));
+  present->heap.emplace(wait_options(rank, ranks_count, ranks_count), present->memory->bytes(),
+                        present->health);
+  present->watch = TANDEM_TRY(Watch::start(rank, std::move(reunion.connections), present->health));
+  present_ = std::move(present);
+  Regrouped regrouped{.heap = &*present_->heap,
+                      .ranks = std::move(reunion.ranks),
+                      .brought = std::move(reunion.brought),
+                      .losses = roster_.losses()};
+  std::string lost;
+  for (const LostRank& loss : regrouped.losses) lost += (lost.empty() ? "" : ", ") + loss.name;
+  spdlog::warn("comm_regrouped rank={} ranks_left={} lost=\"{}\"", reunion_.rank, ranks_count,
+               lost);
+  return regrouped;
+}
+
+void ProcessGroup::fail(const std::string& reason) {
+  listener_.reset();
+  if (present_->watch) present_->watch->fail(reason);
+}
+
+void ProcessGroup::leave() {
+  listener_.reset();
+  present_->watch.reset();
+}
 
 }  // namespace tandem::comm

@@ -64,14 +64,16 @@ std::vector<RankProcess> start_ranks(int ranks, const RankBody& body,
 }
 
 /// One token per rank, sent to the first and the last expert and back: x becomes x + x + 2 x.
-Result<void> exchange_once(SymmetricHeap& heap, Stream& stream, ExpertExchange& moe) {
+Result<void> exchange_once(SymmetricHeap& heap, Stream& stream, ExpertExchange& moe,
+                           const ExpertPlacement& placement) {
   std::vector<float> x(8, static_cast<float>(heap.rank() + 1));
   std::vector<float> y = x;
   std::vector<int32_t> ids = {0, 2 * heap.ranks_count() - 1};
   std::vector<float> weights = {1, 2};
   const auto tokens = TensorView<float, 2>::make(x.data(), {1, 8});
   const auto experts = TensorView<int32_t, 2>::make(ids.data(), {1, 2});
-  const auto received = TANDEM_TRY(moe.dispatch(stream, {.x = tokens, .expert_ids = experts}));
+  const auto received = TANDEM_TRY(
+      moe.dispatch(stream, {.x = tokens, .expert_ids = experts, .placement = &placement}));
   std::vector<float> rows;
   for (int64_t row = 0; row < received.row_source.size(); ++row) {
     const float* token = received.x.row(received.row_source[row]);
@@ -94,9 +96,10 @@ Result<void> work(SymmetricHeap& heap, int calls) {
   auto reduce = TANDEM_TRY(AllReduce::create(heap, {.floats_max = 512, .one_shot_floats_max = 64}));
   auto gather = TANDEM_TRY(AllGather::create(heap, sizeof(uint64_t)));
   auto barrier = TANDEM_TRY(Barrier::create(heap));
-  auto experts = TANDEM_TRY(ExpertRanges::balanced(2 * heap.ranks_count(), heap.ranks_count()));
+  const auto placement = TANDEM_TRY(ExpertPlacement::initial(
+      {.experts_count = 2 * heap.ranks_count(), .ranks_count = heap.ranks_count()}));
   auto moe = TANDEM_TRY(
-      ExpertExchange::create(heap, std::move(experts), {.tokens_max = 2, .hidden = 8, .k = 2}));
+      ExpertExchange::create(heap, {.tokens_max = 2, .hidden = 8, .k = 2, .slots_count = 2}));
   const auto ranks = static_cast<uint64_t>(heap.ranks_count());
   for (uint64_t call = 0; calls == 0 || call < static_cast<uint64_t>(calls); ++call) {
     std::vector<float> x(call % 3 == 0 ? 500 : 50, static_cast<float>(heap.rank() + 1));
@@ -114,7 +117,7 @@ Result<void> work(SymmetricHeap& heap, int calls) {
         return make_error(Code::kInternal, "a wrong sum");
       }
     }
-    TANDEM_TRY(exchange_once(heap, *stream, moe));
+    TANDEM_TRY(exchange_once(heap, *stream, moe, placement));
     TANDEM_TRY(barrier.wait());
   }
   return {};

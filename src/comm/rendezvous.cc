@@ -7,6 +7,7 @@
 #include <charconv>
 #include <thread>
 
+#include "comm/regroup.h"
 #include "io/host.h"
 
 namespace tandem::comm {
@@ -77,14 +78,12 @@ std::string differences(const std::vector<std::string>& mine, const std::string&
 /// Rank 0's side. Owns the connections until all have met.
 class Host {
  public:
-  Host(const RendezvousOptions& options, io::Listener listener, io::Listener local,
-       io::SharedMemory memory, std::string key)
+  Host(const RendezvousOptions& options, io::Listener listener, io::Listener local, Meeting meeting)
       : options_(options),
         deadline_(steady_clock::now() + options.start_timeout),
         listener_(std::move(listener)),
         local_(std::move(local)),
-        key_(std::move(key)),
-        meeting_{.memory = std::move(memory)} {
+        meeting_(std::move(meeting)) {
     meeting_.connections.resize(static_cast<size_t>(options.ranks_count));
     meeting_.places.resize(static_cast<size_t>(options.ranks_count));
     meeting_.places[0] = place_here();
@@ -195,7 +194,7 @@ class Host {
   }
 
   Result<void> welcome() {
-    Message message{.kind = Message::Kind::kWelcome, .parts = {key_}};
+    Message message{.kind = Message::Kind::kWelcome, .parts = {meeting_.key}};
     for (const RankPlace& place : meeting_.places) {
       message.parts.push_back(place.host);
       message.parts.push_back(std::to_string(place.process_id));
@@ -227,7 +226,6 @@ class Host {
   const io::Deadline deadline_;
   io::Listener listener_;
   io::Listener local_;
-  const std::string key_;
   Meeting meeting_;
   int rank_at_fault_ = 0;  // a rank that died; otherwise rank 0, which refuses
 };
@@ -255,7 +253,11 @@ Result<Meeting> meet_as_host(const RendezvousOptions& options) {
       io::SharedMemory::create(options.heap_bytes * static_cast<size_t>(options.ranks_count)));
   auto listener = TANDEM_TRY(io::Listener::listen_tcp(options.address));
   auto local = TANDEM_TRY(io::Listener::listen_local(local_name(key)));
-  return Host(options, std::move(listener), std::move(local), std::move(memory), std::move(key))
+  auto survivors = TANDEM_TRY(listen_for_survivors(key, 0));
+  return Host(options, std::move(listener), std::move(local),
+              {.memory = std::move(memory),
+               .key = std::move(key),
+               .survivors = std::move(survivors)})
       .run();
 }
 
@@ -317,6 +319,8 @@ Result<Meeting> meet_as_guest(const RendezvousOptions& options) {
   for (size_t rank = 0; rank < ranks; ++rank) {
     places.push_back(place_of(welcome.parts[1 + 2 * rank], welcome.parts[2 + 2 * rank]));
   }
+  // Before the memory is fetched, so that whoever starts finds all the others.
+  auto survivors = TANDEM_TRY(listen_for_survivors(welcome.parts[0], options.rank));
   auto memory = fetch_memory(welcome.parts[0], options.heap_bytes * ranks, patience);
   if (!memory.ok()) {
     // If the meeting failed for another reason, rank 0 is about to say so.
@@ -327,7 +331,10 @@ Result<Meeting> meet_as_guest(const RendezvousOptions& options) {
                     "host",
                     describe(options.rank, here), describe(0, places[0]), memory.error().what));
   }
-  Meeting meeting{.places = std::move(places), .memory = std::move(*memory)};
+  Meeting meeting{.places = std::move(places),
+                  .memory = std::move(*memory),
+                  .key = welcome.parts[0],
+                  .survivors = std::move(survivors)};
   meeting.connections.resize(ranks);
   meeting.connections[0].emplace(std::move(connection));
   return meeting;

@@ -24,6 +24,8 @@ struct RendezvousOptions {
   /// What else must be equal on all ranks, name and value: model, dtype, sharding, ...
   std::vector<std::pair<std::string, std::string>> settings;
   std::chrono::milliseconds start_timeout{60'000};
+  /// So many ranks in order go on together or not at all when some are lost.
+  int inseparable_ranks = 1;
 };
 
 /// A group that has met: everything in it is connected, and the heaps are mapped.
@@ -32,6 +34,8 @@ struct Meeting {
   std::vector<std::optional<Connection>> connections;
   std::vector<RankPlace> places;
   io::SharedMemory memory;
+  std::string key;         ///< known to members only
+  io::Listener survivors;  ///< where the others look for this rank when some are lost
 };
 
 /// Brings the ranks of one host together. Rank 0 compares what every rank brings with its own,

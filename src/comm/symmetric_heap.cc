@@ -175,7 +175,7 @@ Result<void> SymmetricHeap::sleep_for(FlagWord& word, uint64_t epoch, int source
     if (word.epoch.load(std::memory_order_acquire) >= epoch) return {};
     if (source != kAnyRank && Clock::now() >= late) {
       const auto waited = Clock::now() - start;
-      spdlog::warn("comm_rank_late rank={} late=\"{}\" waited_ms={}", named(rank()),
+      spdlog::warn("comm_rank_late rank={} late=\"{}\" waited_ms={}", health_.number(named(rank())),
                    health_.name(named(source)),
                    std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
       late = Clock::now() + waited;
@@ -185,16 +185,18 @@ Result<void> SymmetricHeap::sleep_for(FlagWord& word, uint64_t epoch, int source
 
 Result<void> SymmetricHeap::check_peers(const FlagWord& word, uint64_t epoch, int source) const {
   if (health_.has_failed()) {
-    return with_context(*health_.failure(), fmt::format("rank {} stops waiting", named(rank())));
+    return with_context(*health_.failure(),
+                        fmt::format("rank {} stops waiting", health_.number(named(rank()))));
   }
+  if (!health_.has_losses()) return {};
+  const int departed = source == kAnyRank                    ? health_.first_departed()
+                       : health_.has_departed(named(source)) ? named(source)
+                                                             : -1;
   // Departure is published after the last signal: whoever sees the first sees the second.
-  if (source != kAnyRank && health_.has_departed(named(source)) &&
-      word.epoch.load(std::memory_order_acquire) < epoch) {
-    return make_error(Code::kUnavailable,
-                      fmt::format("rank {} waits for {}, which has left the group", named(rank()),
-                                  health_.name(named(source))));
-  }
-  return {};
+  if (departed < 0 || word.epoch.load(std::memory_order_acquire) >= epoch) return {};
+  return make_error(Code::kUnavailable,
+                    fmt::format("rank {} waits for {}, which has left the group",
+                                health_.number(named(rank())), health_.name(departed)));
 }
 
 }  // namespace tandem::comm

@@ -94,6 +94,7 @@ class SymmetricHeap {
   Result<void> wait(Flag flag, uint64_t epoch, int source);
 
   /// Waits without end and without a log line for a flag that anyone may signal: an idle group.
+  /// kUnavailable, as above, when a rank dies or leaves.
   Result<void> wait_idle(Flag flag, uint64_t epoch);
 
   /// Whether a wait would return at once. Acquires like one.

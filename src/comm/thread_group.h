@@ -1,11 +1,14 @@
 #pragma once
 
-#include <cstddef>
+#include <condition_variable>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "comm/regroup.h"
 #include "comm/symmetric_heap.h"
 #include "io/shared_memory.h"
 
@@ -18,23 +21,44 @@ class ThreadGroup {
   struct Options {
     int ranks_count = 1;  ///< 1 to 1024
     size_t heap_bytes = 0;
+    int inseparable_ranks = 1;  ///< so many in order go on together or not at all
   };
   static Result<std::unique_ptr<ThreadGroup>> create(Options options);
 
-  SymmetricHeap& heap(int rank) { return *heaps_[static_cast<size_t>(rank)]; }
-  int ranks_count() const { return static_cast<int>(heaps_.size()); }
+  /// Of a rank, by its number at the start; until it regroups.
+  SymmetricHeap& heap(int rank);
+  int ranks_count() const { return options_.ranks_count; }
+
+  /// As ProcessGroup::regroup. From the rank's thread; waits for all that are not gone.
+  Result<Regrouped> regroup(int rank, const std::string& brings);
 
   /// The rank is done; the others may go on without it. From its thread.
-  void leave(int rank) { health_.departed(rank); }
+  void leave(int rank);
   /// The rank cannot go on: every other rank's wait ends with an error that names it.
-  void fail(int rank, const std::string& reason) { health_.died(rank, reason); }
+  void fail(int rank, const std::string& reason);
 
  private:
-  ThreadGroup(Options options, io::SharedMemory memory);
+  /// The group from one loss to the next.
+  struct Generation {
+    Generation(io::SharedMemory memory, std::vector<int> ranks);
+    int index_of(int rank) const;
 
-  io::SharedMemory memory_;
-  GroupHealth health_;
-  std::vector<std::unique_ptr<SymmetricHeap>> heaps_;
+    io::SharedMemory memory;
+    const std::vector<int> ranks;  // numbers at the start
+    GroupHealth health;
+    std::vector<std::unique_ptr<SymmetricHeap>> heaps;
+    std::vector<std::string> brought;
+  };
+
+  ThreadGroup(const Options& options, std::shared_ptr<Generation> first);
+  std::shared_ptr<Generation> generation(int rank);
+
+  const Options options_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Roster roster_;                                     // guarded by mutex_
+  std::vector<std::shared_ptr<Generation>> present_;  // of each rank; guarded by mutex_
+  std::map<int, std::string> come_;  // who wants to regroup, and what it brings; by mutex_
 };
 
 }  // namespace tandem::comm

@@ -144,7 +144,7 @@ void Watch::report_silence() {
   for (size_t peer = 0; peer < connections_.size(); ++peer) {
     const auto silent = steady_clock::now() - heard_[peer];
     if (!connections_[peer] || silent < kSilence) continue;
-    spdlog::warn("comm_rank_silent rank={} silent=\"{}\" silent_ms={}", rank_,
+    spdlog::warn("comm_rank_silent rank={} silent=\"{}\" silent_ms={}", health_.number(rank_),
                  health_.name(static_cast<int>(peer)),
                  std::chrono::duration_cast<milliseconds>(silent).count());
   }

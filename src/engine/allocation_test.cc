@@ -1,15 +1,19 @@
 // Goal: a step takes no memory from the heap, whatever it decodes or prefills (README.md, promise).
 // Method: this executable counts operator new and aligned_alloc on all threads; an engine over the
 // trained tiny-moe runs to a steady state of full batches, then the count must stand still. The
-// first steps after start count too: create() has warmed everything up.
+// first steps after start count too: create() has warmed everything up. Over two ranks with copies
+// of experts the same holds while none moves; that moves are seen shows that the test can fail.
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <cstdlib>
 #include <new>
 #include <random>
 
 #include "base/testing/count_allocations.h"
+#include "comm/testing/run_ranks.h"
 #include "engine/engine_core.h"
+#include "engine/group_runner.h"
 #include "engine/model_runner.h"
 #include "engine/testing/tiny_moe.h"
 
@@ -138,6 +142,107 @@ TEST_P(Allocation, NoneInTheLargestStepOfPromptsShorterThanIt) {
   // Admission: each sequence reserves its list of tokens and of pages.
   EXPECT_LE(count(1), 2 * kMany);
   EXPECT_EQ(core_->counters().prompt_tokens, limits.step_tokens_max);
+}
+
+/// One of two ranks with an engine each, and copies of experts.
+class BalancedRank {
+ public:
+  static constexpr model::Layout kLayout{
+      .data_parallel = 2, .redundant_experts = 4, .rebalances_experts = true};
+
+  BalancedRank(comm::SymmetricHeap& heap, DType compute, const BalanceLimits& balance) {
+    const auto step = StepMemory::options_of(kLimits, compute);
+    const auto config = model::ModelFiles::open("models/tiny-moe").value().config;
+    const auto shard = model::Shard::create(config, kLayout, heap.rank()).value();
+    const auto source = open_source().value();
+    device_ = cpu::CpuDevice::create({.threads_count = 1}).value();
+    model_ = model::Qwen3::load(*device_, shard, *source,
+                                {.compute = compute, .positions_max = kLimits.model_length_max})
+                 .value();
+    peers_ = RankPeers::create({.rank = heap.rank(),
+                                .heap = &heap,
+                                .compute = compute,
+                                .step = step,
+                                .balance = balance,
+                                .make_source = open_source},
+                               *model_)
+                 .value();
+    runner_ = ModelRunner::create(
+                  *device_, *model_,
+                  {.limits = kLimits, .kv_dtype = compute, .comm = &peers_->links().comm()})
+                  .value();
+    peers_->start_balancing().value();
+    group_ = std::make_unique<GroupRunner>(*runner_, *peers_, step.tensors(), [] {});
+    core_ = EngineCore::create({.limits = kLimits, .now_us = [] { return int64_t{1}; }}, *group_)
+                .value();
+  }
+
+  void accept(Request request) { core_->accept(std::move(request), sink_, 0); }
+  void step(int steps_count) {
+    for (int i = 0; i < steps_count; ++i) core_->step();
+  }
+  uint64_t experts_moved() const { return peers_->load().experts_moved; }
+
+ private:
+  static Result<std::unique_ptr<model::WeightSource>> open_source() {
+    return std::unique_ptr<model::WeightSource>(new model::SafetensorsSource(
+        TANDEM_TRY(model::SafetensorsSource::open("models/tiny-moe"))));
+  }
+
+  std::unique_ptr<cpu::CpuDevice> device_;
+  std::unique_ptr<model::Qwen3> model_;
+  std::unique_ptr<RankPeers> peers_;
+  std::unique_ptr<ModelRunner> runner_;
+  std::unique_ptr<GroupRunner> group_;
+  std::unique_ptr<EngineCore> core_;
+  Counter sink_;
+};
+
+struct OnTwoRanks {
+  uint64_t allocations = 0;
+  uint64_t experts_moved = 0;
+};
+
+/// 60 steps in which both ranks decode full batches.
+OnTwoRanks decode_on_two_ranks(DType compute, const BalanceLimits& balance) {
+  const auto config = model::ModelFiles::open("models/tiny-moe").value().config;
+  const size_t heap_bytes =
+      RankLinks::heap_bytes(model::Shard::create(config, BalancedRank::kLayout, 0).value(), compute,
+                            StepMemory::options_of(kLimits, compute))
+          .value();
+  OnTwoRanks seen;
+  std::barrier both(2);
+  comm::expect_ranks(2, heap_bytes, [&](comm::SymmetricHeap& heap) -> Result<void> {
+    BalancedRank rank(heap, compute, balance);
+    for (uint32_t i = 0; i < kSequences; ++i) {
+      Request request{.id = {i}, .sampling = {.temperature = 0.0f}, .tokens_max = 100};
+      request.prompt.assign(5 + i, static_cast<TokenId>(17 * i + 3));
+      rank.accept(std::move(request));
+    }
+    rank.step(20);
+    both.arrive_and_wait();
+    const uint64_t before = allocations_count;
+    const uint64_t moved_before = rank.experts_moved();
+    both.arrive_and_wait();
+    rank.step(60);
+    both.arrive_and_wait();
+    if (heap.rank() == 0) {
+      seen = {.allocations = allocations_count - before,
+              .experts_moved = rank.experts_moved() - moved_before};
+    }
+    both.arrive_and_wait();
+    return {};
+  });
+  return seen;
+}
+
+TEST_P(Allocation, NoneOverRanksWhileNoExpertMoves) {
+  const OnTwoRanks still = decode_on_two_ranks(GetParam(), {.interval_steps = 1000});
+  EXPECT_EQ(still.allocations, 0u);
+  EXPECT_EQ(still.experts_moved, 0u);
+  const OnTwoRanks moving = decode_on_two_ranks(GetParam(), {.interval_steps = 1});
+  EXPECT_GT(moving.allocations, 0u);
+  EXPECT_GT(moving.experts_moved, 0u);
 }
 
 TEST_P(Allocation, TheCounterWorks) {

@@ -18,6 +18,12 @@ struct BatchItem {
   const ops::SampleRow* sample = nullptr;  ///< how to choose the next token; null in mid-prompt
 };
 
+/// An item of a step that could not be computed although the step was.
+struct FailedItem {
+  size_t item = 0;
+  Error error;
+};
+
 /// Runs one step on whatever holds the model: a device, a group of ranks, a simulation.
 class StepRunner {
  public:
@@ -26,6 +32,9 @@ class StepRunner {
   /// Error means that the whole step is lost.
   virtual Result<void> run(std::span<const BatchItem> items,
                            std::span<ops::SampledRow> sampled) = 0;
+  /// Of the last run(), in order: what was sampled for them is worth nothing, and what they wrote
+  /// into their pages must not be read. The other items are right.
+  virtual std::span<const FailedItem> failed_items() const { return {}; }
 };
 
 }  // namespace tandem::engine

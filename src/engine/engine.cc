@@ -17,6 +17,13 @@ int64_t monotonic_us() {
       .count();
 }
 
+std::string lost_text(const std::vector<std::string>& ranks) {
+  std::string names;
+  for (const std::string& name : ranks) names += (names.empty() ? "" : ", ") + name;
+  return "gone: " + names + "; the other ranks go on, and requests that need an expert that is " +
+         "lost with them end with an error";
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::create(const Options& options, StepRunner& runner) {
@@ -108,6 +115,10 @@ EngineStatus Engine::status() const {
       status.ready = false;
       status.reason = lost_->what;
     }
+  }
+  if (standby_ != nullptr && status.ready) {
+    status.lost_ranks = standby_->lost_ranks();
+    if (!status.lost_ranks.empty()) status.reason = lost_text(status.lost_ranks);
   }
   const int64_t started = step_started_us_.load(std::memory_order_relaxed);
   const int64_t step_ms = started == 0 ? 0 : (monotonic_us() - started) / 1000;

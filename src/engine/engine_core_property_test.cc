@@ -92,6 +92,7 @@ class History {
     if (chance(3)) {
       runner_.fault = [this] {
         if (chance(40)) return HashRunner::Fault::kStepFails;
+        if (chance(40)) return HashRunner::Fault::kItemsFail;
         return chance(40) ? HashRunner::Fault::kRowIsNotFinite : HashRunner::Fault::kNone;
       };
       faulty_ = true;

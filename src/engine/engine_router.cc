@@ -25,13 +25,14 @@ void EngineRouter::cancel(RequestId id) {
 }
 
 EngineStatus EngineRouter::status() const {
-  EngineStatus sum{.ready = true};
+  EngineStatus sum;
+  bool all_ready = true;
   for (const EngineClient* engine : engines_) {
     const EngineStatus status = engine->status();
-    if (!status.ready && sum.ready) {
-      sum.ready = false;
-      sum.reason = status.reason;
-    }
+    if (all_ready && (!status.ready || sum.reason.empty())) sum.reason = status.reason;
+    sum.ready = sum.ready || status.ready;
+    all_ready = all_ready && status.ready;
+    if (status.lost_ranks.size() > sum.lost_ranks.size()) sum.lost_ranks = status.lost_ranks;
     sum.requests_running += status.requests_running;
     sum.requests_waiting += status.requests_waiting;
     sum.pages_used += status.pages_used;

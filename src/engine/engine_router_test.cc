@@ -78,8 +78,17 @@ TEST_F(EngineRouterTest, StatusIsTheSumAndTheFirstReason) {
   EXPECT_EQ(router_.status().pages_total, 30u);
   b_.state.ready = false;
   b_.state.reason = "rank 1 is gone";
-  EXPECT_FALSE(router_.status().ready);
+  c_.state.reason = "it goes on without others";
+  c_.state.lost_ranks = {"rank 1", "rank 7"};
+  EXPECT_TRUE(router_.status().ready);  // the others answer
   EXPECT_EQ(router_.status().reason, "rank 1 is gone");
+  EXPECT_EQ(router_.status().lost_ranks, c_.state.lost_ranks);
+  a_.state.ready = c_.state.ready = false;
+  EXPECT_FALSE(router_.status().ready);
+  a_.state.ready = b_.state.ready = c_.state.ready = true;
+  b_.state.reason = "";
+  EXPECT_TRUE(router_.status().ready);
+  EXPECT_EQ(router_.status().reason, "it goes on without others");
 }
 
 }  // namespace

@@ -37,6 +37,12 @@ Result<void> ModelRunner::forward(const model::StepInput& input) {
   return model_.forward(*stream_, input, memory_.kv.pools(), memory_.activations, options_.comm);
 }
 
+std::optional<model::Qwen3::LostExpert> ModelRunner::lost_expert_of(size_t item) const {
+  const auto starts = memory_.tensors.input().query_start;
+  const auto index = static_cast<int64_t>(item);
+  return model_.lost_expert_of(memory_.activations, {starts[index], starts[index + 1]});
+}
+
 Result<void> ModelRunner::sample(std::span<ops::SampledRow> sampled) {
   TANDEM_CHECK(sampled.size() == sample_rows_.size(), "one result per sampling item");
   if (sampled.empty()) return {};

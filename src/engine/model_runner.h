@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "base/result.h"
 #include "device/device.h"
@@ -34,6 +35,11 @@ class ModelRunner final : public StepRunner {
   Result<void> forward(const model::StepInput& input);
   /// Samples for the items of the last prepare().
   Result<void> sample(std::span<ops::SampledRow> sampled);
+
+  /// The peers of the steps to come; null until they are known again.
+  void use(model::RankComm* comm) { options_.comm = comm; }
+  /// The first expert that an item of the last step asked for and that nobody holds.
+  std::optional<model::Qwen3::LostExpert> lost_expert_of(size_t item) const;
 
   Stream& stream() { return *stream_; }
   /// Logits of the sampling items of the last run, in order: [rows, vocabulary].

@@ -20,7 +20,26 @@ Result<std::unique_ptr<RankLinks>> RankLinks::create(comm::SymmetricHeap& heap,
                                    .step = shard.layout.tensor_parallel});
   links->lockstep_ = TANDEM_TRY(comm::StepLockstep::create(*links->leaders_, 0));
   links->doorbell_ = TANDEM_TRY(comm::Doorbell::create(*links->leaders_));
+  if (shard.layout.rebalances_experts) {
+    links->chosen_experts_ =
+        TANDEM_TRY(comm::AllGather::create(heap, links->comm_->chosen_experts().size_bytes()));
+    links->plan_ready_ =
+        TANDEM_TRY(links->comm_->tensor_group().allocate_flags(shard.layout.tensor_parallel));
+  }
   return links;
+}
+
+void RankLinks::tell_plan_ready(uint64_t plan_id) {
+  comm::SymmetricHeap& group = comm_->tensor_group();
+  group.signal(0, comm::SymmetricHeap::flag_at(plan_ready_, group.rank()), plan_id);
+}
+
+bool RankLinks::followers_are_ready(uint64_t plan_id) const {
+  const comm::SymmetricHeap& group = comm_->tensor_group();
+  for (int rank = 1; rank < group.ranks_count(); ++rank) {
+    if (!group.has_arrived(comm::SymmetricHeap::flag_at(plan_ready_, rank), plan_id)) return false;
+  }
+  return true;
 }
 
 Result<size_t> RankLinks::heap_bytes(const model::Shard& shard, DType compute,

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/result.h"
+#include "comm/all_gather/all_gather.h"
 #include "comm/broadcast/broadcast.h"
 #include "comm/doorbell/doorbell.h"
 #include "comm/step_header/step_header.h"
@@ -15,7 +16,8 @@
 namespace tandem::engine {
 
 /// Everything of one rank that lives in the symmetric heap: what a forward pass exchanges, and how
-/// ranks agree on which one is next. Used by the rank's thread, but for ring().
+/// ranks agree on which one is next. Used by the rank's thread, but for ring() and
+/// tell_plan_ready().
 class RankLinks {
  public:
   /// All ranks of the layout, first thing in their heaps, with the same options. `heap` outlives
@@ -33,6 +35,12 @@ class RankLinks {
   /// Over the leaders of all data-parallel groups; not for followers.
   comm::StepLockstep& lockstep() { return *lockstep_; }
   comm::Doorbell& doorbell() { return *doorbell_; }
+  /// RankComm::chosen_experts of all ranks; none in a layout that does not rebalance experts.
+  comm::AllGather* chosen_experts() { return chosen_experts_ ? &*chosen_experts_ : nullptr; }
+  /// Says to the leader of this rank's group that it can use a placement of experts.
+  void tell_plan_ready(uint64_t plan_id);
+  /// Of a leader: whether all its followers have said so of this plan or a later one.
+  bool followers_are_ready(uint64_t plan_id) const;
 
  private:
   std::unique_ptr<model::RankComm> comm_;
@@ -40,6 +48,8 @@ class RankLinks {
   std::optional<comm::Broadcast> steps_;
   std::optional<comm::StepLockstep> lockstep_;
   std::optional<comm::Doorbell> doorbell_;
+  std::optional<comm::AllGather> chosen_experts_;
+  comm::Flag plan_ready_;  // one per rank of the tensor-parallel group
 };
 
 }  // namespace tandem::engine

@@ -15,7 +15,7 @@ struct RankSet::Rank {
   Member member;
   std::unique_ptr<Device> device;
   std::unique_ptr<model::Qwen3> model;
-  std::unique_ptr<RankLinks> links;
+  std::unique_ptr<RankPeers> peers;  // of one of several
   std::unique_ptr<ModelRunner> runner;
   std::unique_ptr<GroupRunner> group;  // of a leader
   std::thread follower;                // of a follower
@@ -33,14 +33,24 @@ Result<void> RankSet::Rank::create(const Options& options) {
       *device, shard, *source,
       {.compute = options.compute, .positions_max = int64_t{options.limits.model_length_max}}));
   if (!shard.is_whole()) {
-    links = TANDEM_TRY(RankLinks::create(*member.heap, shard, options.compute, step));
+    peers = TANDEM_TRY(RankPeers::create({.rank = member.rank,
+                                          .heap = member.heap,
+                                          .regroup = member.regroup,
+                                          .compute = options.compute,
+                                          .step = step,
+                                          .balance = options.balance,
+                                          .make_source = options.make_source},
+                                         *model));
   }
-  runner = TANDEM_TRY(ModelRunner::create(*device, *model,
-                                          {.limits = options.limits,
-                                           .kv_dtype = options.compute,
-                                           .comm = links == nullptr ? nullptr : &links->comm()}));
-  if (links != nullptr && leads()) {
-    group = std::make_unique<GroupRunner>(*runner, *links, step.tensors(), member.leave);
+  runner = TANDEM_TRY(
+      ModelRunner::create(*device, *model,
+                          {.limits = options.limits,
+                           .kv_dtype = options.compute,
+                           .comm = peers == nullptr ? nullptr : &peers->links().comm()}));
+  if (peers == nullptr) return {};
+  TANDEM_TRY(peers->start_balancing());
+  if (leads()) {
+    group = std::make_unique<GroupRunner>(*runner, *peers, step.tensors(), member.leave);
   }
   return {};
 }
@@ -81,19 +91,20 @@ Result<void> RankSet::start(Rank& rank) {
   if (!rank.leads()) {
     const auto limits = StepMemory::options_of(options_.limits, options_.compute).tensors();
     rank.follower = std::thread([this, &rank, limits] {
-      const Result<void> followed = follow(*rank.runner, *rank.links, limits);
+      const Result<void> followed = follow(*rank.runner, *rank.peers, limits);
       if (followed.ok()) {
         rank.member.leave();
       } else {
         rank.member.fail(followed.error().what);
-        options_.on_lost(followed.error());
       }
+      end(followed.ok() ? nullptr : &followed.error());
     });
     const std::string name = fmt::format("rank-{}", rank.member.rank);
     pthread_setname_np(rank.follower.native_handle(), name.c_str());
     return {};
   }
-  Engine::Options engine{.limits = options_.limits, .on_lost = options_.on_lost};
+  Engine::Options engine{.limits = options_.limits,
+                         .on_lost = [this](const Error& error) { end(&error); }};
   if (rank.group == nullptr) {
     engines_.push_back(TANDEM_TRY(Engine::create(engine, *rank.runner)));
     return {};
@@ -103,6 +114,16 @@ Result<void> RankSet::start(Rank& rank) {
   return {};
 }
 
+/// One rank of this process is done. Others may go on: they serve for other groups.
+void RankSet::end(const Error* error) {
+  std::unique_lock lock(mutex_);
+  if (error != nullptr && !lost_) lost_ = *error;
+  if (++ended_count_ < ranks_.size() || !lost_) return;
+  const Error lost = *lost_;
+  lock.unlock();
+  options_.on_lost(lost);
+}
+
 RankSet::RankSet(Options options) : options_(std::move(options)) {}
 
 RankSet::~RankSet() {
@@ -110,6 +131,15 @@ RankSet::~RankSet() {
   for (auto& engine : engines_) engine->stop();
   engines_.clear();
   wait_for_followers();
+}
+
+std::vector<ExpertLoad> RankSet::expert_loads() const {
+  std::vector<ExpertLoad> loads;
+  for (const auto& rank : ranks_) {
+    if (rank->peers == nullptr || options_.config.experts_count == 0) continue;
+    loads.push_back(rank->peers->load());
+  }
+  return loads;
 }
 
 void RankSet::wait_for_followers() {

@@ -2,14 +2,18 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "comm/regroup.h"
 #include "comm/symmetric_heap.h"
 #include "device/device.h"
 #include "engine/engine.h"
 #include "engine/engine_router.h"
+#include "engine/expert_balancer.h"
 #include "model/qwen3.h"
 #include "model/weight_source.h"
 
@@ -26,16 +30,19 @@ class RankSet {
     comm::SymmetricHeap* heap = nullptr;  ///< outlives the set; null for the only rank of all
     std::function<void()> leave;          ///< the rank is done
     std::function<void(const std::string& reason)> fail;  ///< the rank cannot go on
+    /// comm/regroup.h: how it goes on without others; none: it cannot. Ends `heap`.
+    std::function<Result<comm::Regrouped>(const std::string& brings)> regroup;
   };
   struct Options {
     model::ModelConfig config;
     model::Layout layout;
     Limits limits;  ///< of one data-parallel group
     DType compute = DType::kBF16;
+    BalanceLimits balance;  ///< of layouts that rebalance experts
     /// Called once per rank, on its thread, at the same time as for others.
     std::function<Result<std::unique_ptr<Device>>()> make_device;
     std::function<Result<std::unique_ptr<model::WeightSource>>()> make_source;
-    /// Called on some thread, once per rank that notices, when the group is lost.
+    /// Called once, on some thread, when no rank of this process can go on.
     std::function<void(const Error&)> on_lost = [](const Error&) {};
   };
   /// What every rank's heap must hold.
@@ -47,6 +54,9 @@ class RankSet {
 
   /// All engines of this process; none where every rank follows.
   EngineClient* client() { return engines_.empty() ? nullptr : &*router_; }
+  /// Of every rank of this process, in their order, if they are several and the model has experts.
+  /// On any thread.
+  std::vector<ExpertLoad> expert_loads() const;
   /// Until every follower of this process was let go, or the group is lost.
   void wait_for_followers();
 
@@ -55,8 +65,12 @@ class RankSet {
  private:
   explicit RankSet(Options options);
   Result<void> start(Rank& rank);
+  void end(const Error* error);
 
   const Options options_;
+  std::mutex mutex_;
+  size_t ended_count_ = 0;     // guarded by mutex_: ranks of this process
+  std::optional<Error> lost_;  // guarded by mutex_: why the first of them ended
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<std::unique_ptr<Engine>> engines_;
   std::unique_ptr<EngineRouter> router_;

@@ -92,7 +92,9 @@ class EventSink {
 /// A snapshot for health and metrics.
 struct EngineStatus {
   bool ready = false;  ///< a step completed lately, or provably idle
-  std::string reason;  ///< why not ready, else empty
+  std::string reason;  ///< why not ready, or what is lost while it goes on; else empty
+  /// Ranks that are gone while others go on, by name: "rank 3 of host b (process 4711)".
+  std::vector<std::string> lost_ranks;
   uint32_t requests_running = 0;
   uint32_t requests_waiting = 0;
   uint32_t pages_used = 0;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -18,6 +20,8 @@ class Standby {
   virtual Result<void> turn(const std::function<bool()>& has_news) = 0;
   /// Thread-safe: the inbox holds something. Ends a sleep.
   virtual void ring() = 0;
+  /// Thread-safe: ranks that were lost while this engine goes on without them, by name.
+  virtual std::vector<std::string> lost_ranks() const { return {}; }
   /// The engine's last call, on its thread: the others must not wait for it.
   virtual void leave() = 0;
 };

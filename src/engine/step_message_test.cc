@@ -14,6 +14,8 @@ namespace {
 constexpr StepTensors::Limits kLimits{
     .tokens_max = 20, .sequences_max = 3, .rows_max = 4, .pages_max = 5, .page_tokens = 4};
 
+constexpr uint64_t kPlan = 0x1'9000'0003;  // more than 32 bits
+
 template <int Rank>
 void expect_equal(const TensorView<const int32_t, Rank>& a,
                   const TensorView<const int32_t, Rank>& b, int64_t columns) {
@@ -27,10 +29,12 @@ class StepMessageTest : public testing::Test {
  protected:
   void expect_round_trip(int64_t pages) {
     const model::StepInput sent = tensors_.input();
-    const auto bytes = message_.encode(sent);
+    const auto bytes = message_.encode({.input = sent, .plan_id = kPlan});
     EXPECT_LE(bytes.size(), StepMessage::bytes_max(kLimits));
-    const auto got = message_.decode(bytes);
-    ASSERT_TRUE(got.ok()) << got.error().what;
+    const auto step = message_.decode(bytes);
+    ASSERT_TRUE(step.ok()) << step.error().what;
+    EXPECT_EQ(step->plan_id, kPlan);
+    const model::StepInput* got = &step->input;
     expect_equal(sent.tokens, got->tokens, 1);
     expect_equal(sent.positions, got->positions, 1);
     expect_equal(sent.slots, got->slots, 1);
@@ -58,11 +62,11 @@ TEST_F(StepMessageTest, WhatIsNoStepIsRefused) {
   const std::vector<TokenId> tokens = {9, 8, 7};
   const std::vector<PageId> pages = {PageId{7}};
   tensors_.append(tokens, 0, pages, 1);
-  const auto bytes = message_.encode(tensors_.input());
+  const auto bytes = message_.encode({.input = tensors_.input()});
   std::vector<std::byte> copy(bytes.begin(), bytes.end());
   EXPECT_FALSE(message_.decode(std::span(copy).first(copy.size() - 4)).ok());
   EXPECT_FALSE(message_.decode(std::span(copy).first(8)).ok());
-  for (size_t count = 0; count < 4; ++count) {
+  for (size_t count = 2; count < 6; ++count) {
     for (int32_t wrong : {-1, 1 << 30}) {
       std::vector<std::byte> spoiled = copy;
       std::memcpy(spoiled.data() + count * sizeof wrong, &wrong, sizeof wrong);

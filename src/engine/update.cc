@@ -7,8 +7,17 @@ namespace tandem::engine {
 
 void EngineCore::update() {
   size_t sampled_index = 0;
-  for (const Chunk& chunk : chunks_) {
+  auto failed = runner_.failed_items();
+  for (size_t item = 0; item < chunks_.size(); ++item) {
+    const Chunk& chunk = chunks_[item];
     Sequence& sequence = *running_[chunk.sequence];
+    if (!failed.empty() && failed.front().item == item) {
+      // Its pages are not committed, so no other sequence will find them.
+      if (items_[item].sample != nullptr) ++sampled_index;
+      finish(sequence, FinishReason::kError, &failed.front().error);
+      failed = failed.subspan(1);
+      continue;
+    }
     // What a prefill computes again after a preemption counts again: it is work done.
     if (chunk.tokens > 1 || sequence.tokens_computed < sequence.prompt_tokens) {
       counters_.prompt_tokens += chunk.tokens;

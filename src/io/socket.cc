@@ -81,6 +81,21 @@ Result<std::pair<sockaddr_un, socklen_t>> local_address(const std::string& name)
   return std::pair(address, static_cast<socklen_t>(length));
 }
 
+/// Whether the other end of a local socket is a process of the same user.
+bool is_of_same_user(int descriptor) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return ::getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         peer.uid == ::geteuid();
+}
+
+bool is_local(int descriptor) {
+  int domain = 0;
+  socklen_t size = sizeof domain;
+  ::getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &size);
+  return domain == AF_UNIX;
+}
+
 }  // namespace
 
 std::string Endpoint::text() const {
@@ -137,7 +152,12 @@ Result<Socket> Socket::connect_local(const std::string& name) {
   Socket socket(FileDescriptor(::socket(AF_UNIX, kFlags, 0)));
   if (socket.descriptor() < 0) return socket_error("make a socket", errno);
   if (::connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    return socket_error("connect to the local socket " + name, errno);
+    Error error = socket_error("connect to the local socket " + name, errno);
+    if (errno == ECONNREFUSED) error.code = Code::kNotFound;
+    return error;
+  }
+  if (!is_of_same_user(socket.descriptor())) {
+    return make_error(Code::kNotFound, "the local socket " + name + " is another user's");
   }
   return socket;
 }
@@ -261,6 +281,7 @@ Result<std::optional<Socket>> Listener::accept(Deadline deadline) {
     FileDescriptor accepted(
         ::accept4(descriptor_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (accepted.get() >= 0) {
+      if (is_local(accepted.get()) && !is_of_same_user(accepted.get())) continue;
       set_tcp_options(accepted.get());  // means nothing to a local socket, and does no harm
       return std::optional(Socket(std::move(accepted)));
     }

@@ -31,7 +31,7 @@ class Socket {
   /// One attempt; kUnavailable while nobody listens. The connection of a peer whose machine is gone
   /// ends after about four seconds; one whose process is only stopped stays.
   static Result<Socket> connect_tcp(const Endpoint& endpoint, Deadline deadline);
-  /// To a LocalListener of this host.
+  /// To a local listener of this host and user; kNotFound when there is none.
   static Result<Socket> connect_local(const std::string& name);
   /// Two ends of one connection.
   static Result<std::pair<Socket, Socket>> make_pair();
@@ -58,7 +58,8 @@ class Socket {
 class Listener {
  public:
   static Result<Listener> listen_tcp(const Endpoint& endpoint);
-  /// Under a name of this host that is no file; it is gone with the listener.
+  /// Under a name of this host that is no file; it is gone with the listener. Others can see the
+  /// name, but only processes of the same user are accepted.
   static Result<Listener> listen_local(const std::string& name);
 
   /// The next connection; none when the deadline comes first.

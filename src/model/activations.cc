@@ -44,7 +44,7 @@ size_t lay_out(Activations& a, const Shard& shard, Activations::Limits limits, s
     carver.carve(a.router, {tokens, c.experts_count});
     carver.carve(a.expert_ids, {c.layers_count, tokens, c.experts_per_token});
     carver.carve(a.expert_weights, {tokens, c.experts_per_token});
-    carver.carve(a.expert_offsets, {shard.experts.count() + 1});
+    carver.carve(a.expert_offsets, {shard.expert_slots + 1});
     carver.carve(a.row_source, {pairs});
     carver.carve(a.row_of, {tokens, c.experts_per_token});
     const int64_t rows = shard.expert_rows_max(tokens);

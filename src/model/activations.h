@@ -30,7 +30,7 @@ class Activations {
   TensorView<float, 2> router;            ///< [tokens, experts]
   TensorView<int32_t, 3> expert_ids;      ///< [layers, tokens, k], kept to the end of the step
   TensorView<float, 2> expert_weights;    ///< [tokens, k]
-  TensorView<int32_t, 1> expert_offsets;  ///< [experts of this rank + 1]
+  TensorView<int32_t, 1> expert_offsets;  ///< [experts on this rank + 1]
   TensorView<int32_t, 1> row_source;      ///< [tokens * k]
   TensorView<int32_t, 2> row_of;          ///< [tokens, k]
   TensorView<float, 2> gate_up;           ///< [expert rows, 2 * moe_intermediate]

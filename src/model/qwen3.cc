@@ -38,7 +38,7 @@ Result<void> Qwen3::forward(Stream& stream, const StepInput& input, std::span<co
     if (c.layer_is_moe[i]) {
       const auto expert_ids = TensorView<int32_t, 2>::make(
           a.expert_ids.row(static_cast<int64_t>(i)), {tokens, c.experts_per_token});
-      TANDEM_TRY(moe_block(stream, layer, expert_ids, a, comm));
+      TANDEM_TRY(moe_block(stream, i, expert_ids, a, comm));
     } else {
       TANDEM_TRY(dense_block(stream, layer, tokens, a, comm));
     }

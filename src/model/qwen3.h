@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "device/device.h"
 #include "model/activations.h"
 #include "model/config.h"
+#include "model/expert_stack.h"
 #include "model/rank_comm.h"
 #include "model/sharding.h"
 #include "model/step_input.h"
@@ -20,8 +22,8 @@ namespace tandem::model {
 
 /// The Qwen3 and Qwen3-MoE decoders: RMSNorm, grouped-query attention with per-head q/k norm and
 /// rotary positions, SwiGLU or a mixture of SwiGLU experts per layer. (Qwen3 technical report,
-/// arXiv 2505.09388.) Weights are packed once at load and then immutable, so several streams may
-/// run forward() at once, each with its own Activations.
+/// arXiv 2505.09388.) Weights are packed at load and then immutable, but for experts that change
+/// their rank; several streams may run forward() at once, each with its own Activations.
 class Qwen3 {
  public:
   struct Options {
@@ -43,6 +45,37 @@ class Qwen3 {
   Result<void> forward(Stream& stream, const StepInput& input, std::span<const ops::KvPool> kv,
                        Activations& activations, RankComm* comm = nullptr) const;
 
+  /// Where the experts of a layer that has some are.
+  const comm::ExpertPlacement& expert_placement(int64_t layer) const {
+    return layers_[static_cast<size_t>(layer)].moe.experts->placement;
+  }
+  /// Gets ready, beside running steps, what this rank holds of a layer in another placement: what
+  /// it has is copied, the rest is read from `experts`. On any one thread. For layouts that
+  /// rebalance experts.
+  Result<void> prepare_experts(ExpertReader& experts, int64_t layer,
+                               comm::ExpertPlacement placement);
+  /// Makes what was prepared last the layer's experts. Between two forward(); all ranks between
+  /// the same two. No result changes by it.
+  void switch_experts(int64_t layer) {
+    std::swap(layers_[static_cast<size_t>(layer)].moe.experts, spare_experts_);
+  }
+
+  /// What this rank's slots hold, layer after layer of those that have experts.
+  std::vector<int32_t> held_experts() const;
+  /// Goes on as rank `rank` of those that are left when others are lost. `held` has the
+  /// held_experts() of each, from which follows where every expert is; some may be nowhere.
+  /// kDataLoss when they cannot be from ranks of this model. Between two forward().
+  Result<void> go_on_among(int rank, std::span<const std::vector<int32_t>> held);
+  /// An expert that nobody holds any more.
+  struct LostExpert {
+    int64_t layer = 0;
+    int32_t expert = 0;
+    bool operator==(const LostExpert&) const = default;
+  };
+  /// Of the tokens of the last forward(), the first lost expert that one asked for: from that layer
+  /// on, what was computed for its sequence is wrong, K and V included. None if all is right.
+  std::optional<LostExpert> lost_expert_of(const Activations& activations, Range tokens) const;
+
   const ModelConfig& config() const { return shard_.config; }
   const Shard& shard() const { return shard_; }
   const Options& options() const { return options_; }
@@ -55,9 +88,8 @@ class Qwen3 {
     ops::PackedLinear down;     // [hidden, intermediate]
   };
   struct MoeMlp {
-    ops::PackedLinear router;   // [experts, hidden], f32
-    ops::PackedLinear gate_up;  // this rank's experts x [2 * moe_intermediate, hidden]
-    ops::PackedLinear down;     // experts x [hidden, moe_intermediate]
+    ops::PackedLinear router;              // [experts, hidden], f32
+    std::unique_ptr<ExpertStack> experts;  // this rank's
   };
   struct Layer {
     Buffer attention_norm;  // [hidden] f32
@@ -84,17 +116,17 @@ class Qwen3 {
 
   // qwen3_moe.cc
   struct ExpertInput;
-  Result<void> moe_block(Stream& stream, const Layer& layer, TensorView<int32_t, 2> expert_ids,
+  Result<void> moe_block(Stream& stream, size_t layer_index, TensorView<int32_t, 2> expert_ids,
                          Activations& a, RankComm* comm) const;
   Result<void> moe_on_one_rank(Stream& stream, const MoeMlp& moe,
                                TensorView<const int32_t, 2> expert_ids, Activations& a) const;
   Result<void> moe_where_tokens_stay(Stream& stream, const MoeMlp& moe,
                                      TensorView<const int32_t, 2> expert_ids, Activations& a,
                                      RankComm& comm) const;
-  Result<void> moe_where_tokens_travel(Stream& stream, const MoeMlp& moe,
+  Result<void> moe_where_tokens_travel(Stream& stream, size_t layer_index,
                                        TensorView<const int32_t, 2> expert_ids, Activations& a,
                                        RankComm& comm) const;
-  Result<TensorView<const float, 2>> run_experts(Stream& stream, const MoeMlp& moe,
+  Result<TensorView<const float, 2>> run_experts(Stream& stream, const ExpertStack& experts,
                                                  const ExpertInput& input, Activations& a) const;
 
   Shard shard_;
@@ -104,6 +136,7 @@ class Qwen3 {
   Buffer cos_sin_;             // [positions_max, rotary_dim] f32
   ops::PackedLinear lm_head_;  // [vocabulary, hidden]
   std::vector<Layer> layers_;
+  std::unique_ptr<ExpertStack> spare_experts_;  // of the layer that changes next
 };
 
 }  // namespace tandem::model

@@ -22,12 +22,14 @@ WeightBytes Qwen3::bytes_needed(const Shard& shard, const Options& options) {
         PackedLinear::bytes_needed(specs.qkv) + PackedLinear::bytes_needed(specs.o);
     if (is_moe) {
       bytes[WeightPart::kRouter] += PackedLinear::bytes_needed(specs.router);
-      bytes[WeightPart::kExperts] += PackedLinear::bytes_needed(specs.expert_gate_up) +
-                                     PackedLinear::bytes_needed(specs.expert_down);
+      bytes[WeightPart::kExperts] += ExpertStack::bytes_needed(specs);
     } else {
       bytes[WeightPart::kDenseMlp] += PackedLinear::bytes_needed(specs.dense_gate_up) +
                                       PackedLinear::bytes_needed(specs.dense_down);
     }
+  }
+  if (shard.layout.rebalances_experts) {
+    bytes[WeightPart::kExperts] += ExpertStack::bytes_needed(specs);  // the spare stack
   }
   return bytes;
 }

@@ -21,7 +21,7 @@ class Qwen3Loader {
         shard_(model.shard_),
         config_(shard_.config),
         specs_(shard_, model.options_.compute),
-        fused_(fused_layers(config_, source.names())) {}
+        experts_(config_, source) {}
 
   Result<void> load() {
     const ModelConfig& c = config_;
@@ -74,22 +74,13 @@ class Qwen3Loader {
   }
 
   Result<void> load_moe(int64_t i, Qwen3::MoeMlp& moe) {
-    const Range width{0, config_.moe_intermediate_size};
     moe.router = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.router));
     TANDEM_TRY(pack(moe.router, 0, 0, names_.router(i), {.rows = {0, config_.experts_count}}));
-    moe.gate_up = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.expert_gate_up));
-    moe.down = TANDEM_TRY(ops::PackedLinear::create(device_, specs_.expert_down));
-    if (fused_[static_cast<size_t>(i)]) {
-      TANDEM_TRY(pack_stack(moe.gate_up, names_.fused_experts(i, "gate_up_proj")));
-      return pack_stack(moe.down, names_.fused_experts(i, "down_proj"));
-    }
-    for (int64_t e = shard_.experts.first; e < shard_.experts.end; ++e) {
-      const int64_t own = e - shard_.experts.first;
-      TANDEM_TRY(pack(moe.gate_up, own, 0, names_.expert(i, e, "gate_proj"), {.rows = width}));
-      TANDEM_TRY(
-          pack(moe.gate_up, own, width.end, names_.expert(i, e, "up_proj"), {.rows = width}));
-      TANDEM_TRY(pack(moe.down, own, 0, names_.expert(i, e, "down_proj"),
-                      {.rows = {0, config_.hidden_size}}));
+    moe.experts = TANDEM_TRY(ExpertStack::create(device_, specs_, shard_.expert_placement()));
+    TANDEM_TRY(experts_.fill(*moe.experts, shard_.rank, i, nullptr));
+    if (shard_.layout.rebalances_experts && model_.spare_experts_ == nullptr) {
+      model_.spare_experts_ =
+          TANDEM_TRY(ExpertStack::create(device_, specs_, shard_.expert_placement()));
     }
     return {};
   }
@@ -102,20 +93,6 @@ class Qwen3Loader {
                      .dtype = view.dtype,
                      .rows = view.shape[0],
                      .row_stride = view.row_stride});
-    source_.release(name);
-    return {};
-  }
-
-  /// Packs this rank's part of a tensor [experts, out_features, in_features] into all of `weight`.
-  Result<void> pack_stack(ops::PackedLinear& weight, const std::string& name) {
-    const WeightView view = TANDEM_TRY(source_.slice(name, {.rows = shard_.experts}));
-    const size_t matrix_bytes = view.bytes.size() / static_cast<size_t>(view.shape[0]);
-    for (int64_t e = 0; e < view.shape[0]; ++e) {
-      weight.set_rows(e, 0,
-                      {.data = view.bytes.data() + static_cast<size_t>(e) * matrix_bytes,
-                       .dtype = view.dtype,
-                       .rows = view.shape[1]});
-    }
     source_.release(name);
     return {};
   }
@@ -153,7 +130,7 @@ class Qwen3Loader {
   const Shard& shard_;
   const ModelConfig& config_;
   const Qwen3Specs specs_;
-  const std::vector<bool> fused_;  // [layers] experts in one tensor
+  ExpertReader experts_;
   TensorNames names_;
 };
 

@@ -1,5 +1,6 @@
 // Goal: a rank reads only the bytes that it keeps. Method: a source that counts what it is asked
 // for, on configs with experts, dense layers and both, against a count made from shapes alone.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cpu/cpu_device.h"
@@ -91,6 +92,27 @@ TEST(Qwen3Shard, ADataParallelRankReadsItsExpertsAndAllElse) {
   const size_t experts = 8 * 3 * 32 * 64;
   const size_t all = elements_read(mixed_config(), {}, 0);
   EXPECT_EQ(elements_read(mixed_config(), {.data_parallel = 4}, 3), all - experts / 4 * 3);
+}
+
+TEST(Qwen3Shard, ARankReadsOnlyTheExpertsThatComeToIt) {
+  CountingSource source(mixed_config());
+  auto device = cpu::CpuDevice::create({.threads_count = 1}).value();
+  const Layout layout{.data_parallel = 2, .redundant_experts = 2, .rebalances_experts = true};
+  const Shard shard = Shard::create(mixed_config(), layout, 1).value();
+  const auto model = Qwen3::load(*device, shard, source, {.positions_max = 64}).value();
+  EXPECT_LE(device->bytes_allocated(),
+            Qwen3::bytes_needed(shard, {.positions_max = 64}).total() + 4096);
+  ExpertReader experts(model->config(), source);
+
+  const comm::ExpertPlacement start = model->expert_placement(1);
+  ASSERT_THAT(start.experts_of(1), testing::ElementsAre(5, 6, 7, 0, 1));
+  const comm::ExpertPlacement plan = start.holding({0, 1, 2, 3, 5, 4, 6, 3, 0, 1});
+  source.elements = 0;
+  ASSERT_TRUE(model->prepare_experts(experts, 1, plan).ok());
+  EXPECT_EQ(source.elements, 2u * 3 * 32 * 64) << "experts 4 and 3";
+  EXPECT_EQ(model->expert_placement(1), start) << "not before the switch";
+  model->switch_experts(1);
+  EXPECT_EQ(model->expert_placement(1), plan);
 }
 
 }  // namespace

@@ -22,11 +22,11 @@ Qwen3Specs::Qwen3Specs(const Shard& shard, DType compute) {
   // Routing is decided in f32 at every compute dtype: a rounded logit would move tokens to other
   // experts, and the matrix is small.
   router = {.out_features = c.experts_count, .in_features = c.hidden_size, .dtype = DType::kF32};
-  expert_gate_up = {.stack = shard.experts.count(),
+  expert_gate_up = {.stack = shard.expert_slots,
                     .out_features = 2 * c.moe_intermediate_size,
                     .in_features = c.hidden_size,
                     .dtype = compute};
-  expert_down = {.stack = shard.experts.count(),
+  expert_down = {.stack = shard.expert_slots,
                  .out_features = c.hidden_size,
                  .in_features = c.moe_intermediate_size,
                  .dtype = compute};

@@ -31,9 +31,8 @@ Result<std::unique_ptr<RankComm>> RankComm::create(comm::SymmetricHeap& heap, co
         comm::AllReduce::create(group, {.floats_max = limits.tokens_max * c.hidden_size}));
     int64_t columns_max = 0;
     for (int rank = 0; rank < tp; ++rank) {
-      const Shard other = TANDEM_TRY(Shard::create(c, {.tensor_parallel = tp}, rank));
-      made->vocabulary_ranges_.push_back(other.vocabulary);
-      columns_max = std::max(columns_max, other.vocabulary.count());
+      made->vocabulary_ranges_.push_back(shard.vocabulary_of(rank));
+      columns_max = std::max(columns_max, made->vocabulary_ranges_.back().count());
     }
     made->vocabulary_ = TANDEM_TRY(comm::GatherBlocks::create(
         group, {.columns_max = columns_max,
@@ -45,14 +44,15 @@ Result<std::unique_ptr<RankComm>> RankComm::create(comm::SymmetricHeap& heap, co
         heap, {.tokens_max = limits.tokens_max, .hidden = c.hidden_size}));
     return made;
   }
+  made->chosen_experts_.resize(static_cast<size_t>(c.layers_count * c.experts_count));
   const int64_t tokens_max = (limits.tokens_max + tp - 1) / tp;
-  made->exchange_ =
-      TANDEM_TRY(comm::ExpertExchange::create(heap, shard.expert_ranges(),
-                                              {.tokens_max = tokens_max,
-                                               .hidden = c.hidden_size,
-                                               .k = c.experts_per_token,
-                                               .dispatch = compute,  // what products round x to
-                                               .wire = compute}));
+  made->exchange_ = TANDEM_TRY(comm::ExpertExchange::create(
+      heap, {.tokens_max = tokens_max,
+             .hidden = c.hidden_size,
+             .k = c.experts_per_token,
+             .dispatch = compute,  // what products round x to
+             .wire = compute,
+             .slots_count = static_cast<int32_t>(shard.expert_slots)}));
   if (tp > 1) {
     made->tokens_ = TANDEM_TRY(comm::GatherBlocks::create(
         group, {.columns_max = c.hidden_size, .floats_max = tokens_max * c.hidden_size}));
@@ -67,6 +67,14 @@ Result<size_t> RankComm::heap_bytes(const Shard& shard, DType compute, Limits li
                               TANDEM_TRY(create(heap, first, compute, limits));
                               return {};
                             });
+}
+
+void RankComm::count_chosen_experts(size_t layer, TensorView<const int32_t, 2> expert_ids) {
+  uint64_t* counts =
+      chosen_experts_.data() + layer * static_cast<size_t>(shard_.config.experts_count);
+  for (int64_t t = 0; t < expert_ids.shape[0]; ++t) {
+    for (int64_t j = 0; j < expert_ids.shape[1]; ++j) ++counts[expert_ids.row(t)[j]];
+  }
 }
 
 Result<void> RankComm::sum(Stream& stream, TensorView<float, 2> y) {

@@ -67,6 +67,12 @@ Result<void> shard_dense_columns(Shard& shard) {
   return {};
 }
 
+comm::ExpertPlacement::Shape shape_of(const ModelConfig& config, const Layout& layout) {
+  return {.experts_count = static_cast<int32_t>(config.experts_count),
+          .redundant_count = layout.redundant_experts,
+          .ranks_count = layout.ranks_count()};
+}
+
 }  // namespace
 
 Shard::Shard(const ModelConfig& c)
@@ -75,7 +81,7 @@ Shard::Shard(const ModelConfig& c)
       kv_heads{0, c.kv_heads},
       dense_columns{0, c.intermediate_size},
       vocabulary{0, c.vocab_size},
-      experts{0, c.experts_count} {}
+      expert_slots(c.experts_count) {}
 
 Result<Shard> Shard::create(const ModelConfig& config, const Layout& layout, int rank) {
   const int tp = layout.tensor_parallel;
@@ -95,24 +101,42 @@ Result<Shard> Shard::create(const ModelConfig& config, const Layout& layout, int
     return unfit(fmt::format("--tensor-parallel-size {}: the vocabulary has {} rows only", tp,
                              config.vocab_size));
   }
-  shard.vocabulary = balanced(config.vocab_size, tp, shard.tensor_rank());
+  shard.vocabulary = shard.vocabulary_of(shard.tensor_rank());
   if (config.experts_count > 0) {
-    const auto ranges = TANDEM_TRY(comm::ExpertRanges::balanced(
-        static_cast<int32_t>(config.experts_count), layout.ranks_count()));
-    shard.experts = {ranges.first(rank), ranges.end(rank)};
+    TANDEM_TRY(comm::ExpertPlacement::initial(shape_of(config, layout)));
+    shard.expert_slots = shard.expert_placement().slots_count(rank);
+  } else if (layout.redundant_experts > 0 || layout.rebalances_experts) {
+    return unfit("--num-redundant-experts and --enable-eplb: the model has no experts");
   }
   return shard;
 }
 
-comm::ExpertRanges Shard::expert_ranges() const {
-  return comm::ExpertRanges::balanced(static_cast<int32_t>(config.experts_count),
-                                      layout.ranks_count())
-      .value();
+Shard Shard::among_survivors(int new_rank, int data_parallel) const {
+  Shard shard = *this;
+  shard.layout.data_parallel = data_parallel;
+  shard.rank = new_rank;
+  shard.has_lost_ranks = true;
+  TANDEM_CHECK(shard.tensor_rank() == tensor_rank(), "tensor-parallel groups go on whole");
+  return shard;
+}
+
+Range Shard::vocabulary_of(int of_tensor_rank) const {
+  return balanced(config.vocab_size, layout.tensor_parallel, of_tensor_rank);
+}
+
+comm::ExpertPlacement Shard::expert_placement() const {
+  return comm::ExpertPlacement::initial(shape_of(config, layout)).value();
 }
 
 bool Shard::exchanges_tokens() const {
   if (is_whole() || config.experts_count == 0) return false;
-  return layout.data_parallel > 1 || !expert_ranges().is_one_tree();
+  if (layout.data_parallel > 1 || layout.redundant_experts > 0 || layout.rebalances_experts ||
+      has_lost_ranks) {
+    return true;
+  }
+  const auto ranges = comm::ExpertRanges::balanced(static_cast<int32_t>(config.experts_count),
+                                                   layout.ranks_count());
+  return !ranges.value().is_one_tree();
 }
 
 Range Shard::exchanged_tokens(int64_t tokens, int of_tensor_rank) const {
@@ -120,7 +144,7 @@ Range Shard::exchanged_tokens(int64_t tokens, int of_tensor_rank) const {
 }
 
 int64_t Shard::expert_rows_max(int64_t tokens_max) const {
-  const int64_t pairs_of_token = std::min(config.experts_per_token, experts.count());
+  const int64_t pairs_of_token = std::min(config.experts_per_token, expert_slots);
   if (!exchanges_tokens()) return tokens_max * pairs_of_token;
   const int64_t from_each = exchanged_tokens(tokens_max, 0).count();
   return layout.ranks_count() * from_each * pairs_of_token;

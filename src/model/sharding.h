@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "base/result.h"
-#include "comm/expert_ranges.h"
+#include "comm/expert_placement.h"
 #include "model/config.h"
 #include "model/range.h"
 
@@ -15,6 +15,8 @@ namespace tandem::model {
 struct Layout {
   int tensor_parallel = 1;
   int data_parallel = 1;
+  int redundant_experts = 0;        ///< copies of experts in every layer, over all ranks
+  bool rebalances_experts = false;  ///< whether experts go from rank to rank while serving
 
   int ranks_count() const { return tensor_parallel * data_parallel; }
   bool operator==(const Layout&) const = default;
@@ -30,7 +32,10 @@ struct Shard {
 
   int tensor_rank() const { return rank % layout.tensor_parallel; }
   int data_rank() const { return rank / layout.tensor_parallel; }
-  bool is_whole() const { return layout.ranks_count() == 1; }
+  bool is_whole() const { return layout.ranks_count() == 1 && !has_lost_ranks; }
+  /// What this rank is among `data_parallel` groups that are left when others are lost, as rank
+  /// `rank` of theirs: it holds the same.
+  Shard among_survivors(int rank, int data_parallel) const;
   /// Whether tokens travel to their experts. If not, every rank holds every token, and what its
   /// experts say of them is summed over ranks.
   bool exchanges_tokens() const;
@@ -38,10 +43,12 @@ struct Shard {
   /// tensor-parallel group share the work evenly.
   Range exchanged_tokens(int64_t tokens) const { return exchanged_tokens(tokens, tensor_rank()); }
   Range exchanged_tokens(int64_t tokens, int of_tensor_rank) const;
+  /// The rows of the head that a rank of the tensor-parallel group holds.
+  Range vocabulary_of(int of_tensor_rank) const;
   /// (token, expert) pairs that this rank may have to compute in a step of `tokens_max` tokens.
   int64_t expert_rows_max(int64_t tokens_max) const;
-  /// The experts of all ranks; the model has some.
-  comm::ExpertRanges expert_ranges() const;
+  /// Where the experts of a layer start; the model has some, and no rank is lost.
+  comm::ExpertPlacement expert_placement() const;
   /// Whether sums over ranks have the bits of one rank. If not, they are repeatable, and equal on
   /// all ranks.
   bool is_exact() const { return heads_are_one_tree && dense_columns_are_one_tree; }
@@ -53,7 +60,8 @@ struct Shard {
   Range kv_heads;       ///< those of the queries' groups; several ranks hold one when TP is larger
   Range dense_columns;  ///< of a dense layer's gate and up, and rows of its down
   Range vocabulary;     ///< rows of the embedding and of the head
-  Range experts;
+  int64_t expert_slots = 0;     ///< experts of one layer that this rank holds
+  bool has_lost_ranks = false;  ///< experts are where the model says (Qwen3::expert_placement)
   bool heads_are_one_tree = true;
   bool dense_columns_are_one_tree = true;
 };

@@ -57,10 +57,25 @@ std::string refusal(const ModelConfig& config, const Layout& layout) {
   return shard.ok() ? "not refused" : shard.error().what;
 }
 
+/// Rank after rank, in order, each as many as it has slots.
+void expect_experts(const std::vector<Shard>& shards, int32_t count) {
+  std::vector<int32_t> all;
+  for (const Shard& shard : shards) {
+    const comm::ExpertPlacement placement = shard.expert_placement();
+    const auto own = placement.experts_of(shard.rank);
+    EXPECT_EQ(shard.expert_slots, static_cast<int64_t>(own.size()));
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  ASSERT_EQ(all.size(), static_cast<size_t>(count));
+  for (int32_t expert = 0; expert < count; ++expert) {
+    EXPECT_EQ(all[static_cast<size_t>(expert)], expert);
+  }
+}
+
 TEST(Sharding, OneRankHoldsEverything) {
   const Shard whole(moe(64, 4, 128));
   EXPECT_EQ(whole.heads, (Range{0, 64}));
-  EXPECT_EQ(whole.experts, (Range{0, 128}));
+  EXPECT_EQ(whole.expert_slots, 128);
   EXPECT_TRUE(whole.is_whole());
   EXPECT_TRUE(whole.is_exact());
   EXPECT_FALSE(whole.exchanges_tokens());
@@ -71,7 +86,7 @@ TEST(Sharding, TensorParallelRanksCoverTheModel) {
     const auto shards = all_shards(moe(64, 4, 128), {.tensor_parallel = tp});
     expect_cover(shards, &Shard::heads, 64);
     expect_cover(shards, &Shard::vocabulary, 151936);
-    expect_cover(shards, &Shard::experts, 128);
+    expect_experts(shards, 128);
     for (const Shard& shard : shards) {
       EXPECT_TRUE(shard.is_exact());
       EXPECT_FALSE(shard.exchanges_tokens());
@@ -93,7 +108,7 @@ TEST(Sharding, KvHeadsAreCopiedWhenThereAreMoreRanks) {
 
 TEST(Sharding, DataParallelGroupsShareExpertsOnly) {
   const auto shards = all_shards(moe(8, 4, 16), {.tensor_parallel = 2, .data_parallel = 2});
-  expect_cover(shards, &Shard::experts, 16);
+  expect_experts(shards, 16);
   EXPECT_EQ(shards[0].heads, shards[2].heads);
   EXPECT_EQ(shards[1].heads, (Range{4, 8}));
   EXPECT_EQ(shards[3].vocabulary, shards[1].vocabulary);
@@ -108,10 +123,31 @@ TEST(Sharding, UnevenExpertsAreExchanged) {
   std::vector<int64_t> counts;
   for (const Shard& shard : all_shards(moe(8, 4, 30), {.tensor_parallel = 8})) {
     EXPECT_TRUE(shard.exchanges_tokens());
-    counts.push_back(shard.experts.count());
+    counts.push_back(shard.expert_slots);
   }
   EXPECT_THAT(counts, ElementsAre(4, 4, 4, 4, 4, 4, 3, 3));
-  expect_cover(all_shards(moe(8, 4, 128), {.data_parallel = 12}), &Shard::experts, 128);
+  expect_experts(all_shards(moe(8, 4, 128), {.data_parallel = 12}), 128);
+}
+
+TEST(Sharding, RedundantExpertsTakeSlotsAndMakeTokensTravel) {
+  const auto shards = all_shards(moe(8, 4, 16), {.tensor_parallel = 4, .redundant_experts = 6});
+  std::vector<int64_t> slots;
+  for (const Shard& shard : shards) {
+    EXPECT_TRUE(shard.exchanges_tokens());
+    slots.push_back(shard.expert_slots);
+  }
+  EXPECT_THAT(slots, ElementsAre(6, 6, 5, 5));
+  EXPECT_TRUE(Shard::create(moe(8, 4, 16), {.tensor_parallel = 4, .rebalances_experts = true}, 0)
+                  .value()
+                  .exchanges_tokens());
+  // Exactly when each of the ranks gets a slot may there be more of them than experts.
+  EXPECT_TRUE(Shard::create(moe(8, 4, 4), {.data_parallel = 6, .redundant_experts = 2}, 5).ok());
+  EXPECT_THAT(refusal(moe(8, 4, 4), {.data_parallel = 6, .redundant_experts = 1}),
+              HasSubstr("at least --num-redundant-experts 2"));
+  EXPECT_THAT(refusal(moe(8, 4, 4), {.redundant_experts = 1}),
+              HasSubstr("at most --num-redundant-experts 0"));
+  EXPECT_THAT(refusal(dense(8, 4, 512), {.tensor_parallel = 2, .redundant_experts = 1}),
+              HasSubstr("the model has no experts"));
 }
 
 TEST(Sharding, DenseColumnsAreSubtreesWhereNobodyGoesWithout) {

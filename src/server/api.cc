@@ -230,10 +230,20 @@ http::Response Api::model(std::string_view name) const {
 
 http::Response Api::health() const {
   const engine::EngineStatus status = engine_.status();
-  if (status.ready) return {.body = R"({"status":"ok"})"};
-  std::string body = R"({"status":"unhealthy","reason":)";
+  if (status.ready && status.reason.empty()) return {.body = R"({"status":"ok"})"};
+  std::string body =
+      status.ready ? R"({"status":"degraded","reason":)" : R"({"status":"unhealthy","reason":)";
   openai::append_json_string(body, status.reason);
-  return {.status = 503, .body = body + "}"};
+  if (status.ready) {
+    body += R"(,"lost_ranks":[)";
+    for (const std::string& rank : status.lost_ranks) {
+      if (body.back() != '[') body += ',';
+      openai::append_json_string(body, rank);
+    }
+    body += ']';
+  }
+  // What can still answer gets traffic; that something is lost is for people and alerts.
+  return {.status = status.ready ? 200 : 503, .body = body + "}"};
 }
 
 http::Response Api::ready() const {

@@ -65,6 +65,7 @@ struct Metrics::Impl {
   Gauge& running = gauge("tandem:num_requests_running", "Choices being generated.");
   Gauge& waiting = gauge("tandem:num_requests_waiting", "Choices waiting to be scheduled.");
   Gauge& kv_usage = gauge("tandem:kv_cache_usage_perc", "Share of KV pages in use, 0 to 1.");
+  Gauge& ranks_lost = gauge("tandem:ranks_lost", "Ranks that are gone while the others go on.");
   Counter& steps = counter("tandem:engine_steps_total", "Steps of the engine.");
   Counter& preemptions = counter("tandem:num_preemptions_total",
                                  "Choices that lost their pages and were computed again.");
@@ -182,6 +183,7 @@ std::string Metrics::expose(const engine::EngineStatus& status,
   impl.waiting.Set(status.requests_waiting);
   impl.kv_usage.Set(
       status.pages_total == 0 ? 0 : static_cast<double>(status.pages_used) / status.pages_total);
+  impl.ranks_lost.Set(static_cast<double>(status.lost_ranks.size()));
   Impl::raise(impl.steps, status.steps);
   Impl::raise(impl.preemptions, status.preemptions);
   Impl::raise(impl.prefix_queries, status.prefix_query_tokens);

@@ -316,5 +316,22 @@ TEST_F(ServerTest, AnswersProbes) {
   EXPECT_EQ(get("/live").status, 200);
 }
 
+TEST_F(ServerTest, WhatGoesOnWithoutSomeRanksIsDegraded) {
+  start();
+  EXPECT_THAT(get("/metrics").body, HasSubstr("tandem:ranks_lost{model_name=\"tiny\"} 0"));
+  engine_->set_status({.ready = true,
+                       .reason = "gone: rank 3 of host \"b\"",
+                       .lost_ranks = {"rank 3 of host \"b\"", "rank 4"}});
+  for (const char* path : {"/health", "/ready"}) {
+    const auto degraded = get(path);
+    EXPECT_EQ(degraded.status, 200);
+    const Json body = Json::parse(degraded.body);
+    EXPECT_EQ(body["status"], "degraded");
+    EXPECT_EQ(body["reason"], "gone: rank 3 of host \"b\"");
+    EXPECT_EQ(body["lost_ranks"], Json({"rank 3 of host \"b\"", "rank 4"}));
+  }
+  EXPECT_THAT(get("/metrics").body, HasSubstr("tandem:ranks_lost{model_name=\"tiny\"} 2"));
+}
+
 }  // namespace
 }  // namespace tandem::server

@@ -19,6 +19,8 @@ REQUESTS = [
     for text in ("What is 12 + 30?", "Tell me a story about a dog and a very old boat.", "Hi")
 ]
 
+EPLB = ["--enable-eplb", "--eplb-step-interval", "1", "--num-redundant-experts", "4"]
+
 
 def answers(server: TandemServer) -> list:
     bodies = [{"model": "tiny-moe"} | request for request in REQUESTS]
@@ -48,8 +50,13 @@ class Ranks(unittest.TestCase):
         self.expect_same("--data-parallel-size", "2", "--enable-expert-parallel")
         self.expect_same("--tp", "2", "--dp", "2", "--expert-parallel-size", "4")
 
-    def processes(self) -> tuple[TandemServer, subprocess.Popen]:
-        flags = ["--tensor-parallel-size", "2", "--nnodes", "2"]
+    def test_experts_that_follow_their_load(self):
+        self.expect_same("--dp", "4", *EPLB)
+        self.expect_same("--tp", "2", "--dp", "2", *EPLB, "--eplb-window-size", "8")
+        self.expect_same("--tp", "8", "--dp", "3", "--num-redundant-experts", "8")
+
+    def processes(self, *more: str) -> tuple[TandemServer, subprocess.Popen]:
+        flags = ["--tensor-parallel-size", "2", "--nnodes", "2", *more]
         flags += ["--dist-init-addr", f"127.0.0.1:{free_port()}"]
         follower = subprocess.Popen(
             [TANDEM, "serve", MODEL, *flags, "--node-rank", "1"],
@@ -60,11 +67,12 @@ class Ranks(unittest.TestCase):
         return TandemServer(*flags, "--node-rank", "0"), follower
 
     def test_processes(self):
-        server, follower = self.processes()
-        self.assertEqual(answers(server), self.expected)
-        self.assertEqual(server.stop(), 0)
-        self.assertEqual(follower.wait(timeout=20), 0)
-        follower.stderr.close()
+        for more in ([], EPLB):
+            server, follower = self.processes(*more)
+            self.assertEqual(answers(server), self.expected)
+            self.assertEqual(server.stop(), 0)
+            self.assertEqual(follower.wait(timeout=20), 0)
+            follower.stderr.close()
 
     def test_data_parallel_processes_serve_each_for_itself(self):
         flags = ["--data-parallel-size", "2", "--nnodes", "2"]
@@ -107,6 +115,10 @@ class Ranks(unittest.TestCase):
         for flags, text in (
             (["--tp", "3"], "--tensor-parallel-size 3: 8 query heads"),
             (["--dp", "32"], "16 experts on 32 ranks"),
+            (["--dp", "32", "--num-redundant-experts", "15"], "--num-redundant-experts 16"),
+            (["--dp", "2", "--num-redundant-experts", "17"], "--num-redundant-experts 16"),
+            (["--enable-eplb"], "--enable-eplb: with one rank"),
+            (["--dp", "2", "--eplb-step-interval", "0"], "--eplb-step-interval"),
             (["--dp", "2", "--expert-parallel-size", "1"], "--expert-parallel-size 1"),
             (["--tp", "2", "--nnodes", "2"], "--dist-init-addr"),
         ):

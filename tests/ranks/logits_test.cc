@@ -60,6 +60,28 @@ TEST(Logits, DenseLayersAndOddShapes) {
   }
 }
 
+TEST(Logits, CopiesOfExperts) {
+  for (DType compute : {DType::kF32, DType::kBF16}) {
+    expect_all(tiny_moe(compute), {{2, 1, 4}, {1, 2, 4}, {1, 4, 4}, {2, 2, 4}});
+    // More ranks than experts; every expert on every rank.
+    expect_all(random_model({.experts = 5, .experts_per_token = 2}, compute),
+               {{1, 8, 3}, {4, 1, 15}});
+  }
+}
+
+TEST(Logits, ExpertsThatChangeTheirRankAtEveryStep) {
+  for (DType compute : {DType::kF32, DType::kBF16}) {
+    for (int redundant : {0, 4}) {
+      expect_all(tiny_moe(compute), {{2, 1, redundant, true},
+                                     {1, 2, redundant, true},
+                                     {1, 4, redundant, true},
+                                     {2, 2, redundant, true}});
+    }
+    expect_all(random_model({.experts = 30}, compute), {{4, 2, 5, true}});
+    expect_all(random_model({.experts = 16, .dense_columns = 1024}, compute), {{2, 2, 3, true}});
+  }
+}
+
 /// Every validation text of tiny-moe: minutes, so a slow test.
 TEST(LongLogits, AllValidationTexts) {
   const auto validation = parity::ValidationTexts::open().value();
@@ -72,8 +94,8 @@ TEST(LongLogits, AllValidationTexts) {
   for (DType compute : {DType::kF32, DType::kBF16}) {
     const ScoredModel model = tiny_moe(compute);
     const Scored expected = score_on_one_rank(model, texts);
-    for (const model::Layout& layout :
-         {tp(2), tp(4), tp(8), dp(2), dp(4), dp(8), dp(16), model::Layout{2, 2}}) {
+    for (const model::Layout& layout : {tp(2), tp(4), tp(8), dp(2), dp(4), dp(8), dp(16),
+                                        model::Layout{2, 2}, model::Layout{1, 4, 4, true}}) {
       expect_bits_of_one_rank(model, layout, expected);
     }
   }

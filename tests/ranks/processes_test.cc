@@ -71,5 +71,15 @@ TEST(Processes, TwoOfTwoRanksEach) {
   expect_bits_of_one_rank({.tensor_parallel = 2, .data_parallel = 2}, 2);
 }
 
+TEST(Processes, ExpertsThatChangeTheirRankAtEveryStep) {
+  expect_bits_of_one_rank({.data_parallel = 4, .redundant_experts = 4, .rebalances_experts = true},
+                          4);
+  expect_bits_of_one_rank({.tensor_parallel = 2,
+                           .data_parallel = 2,
+                           .redundant_experts = 4,
+                           .rebalances_experts = true},
+                          2);
+}
+
 }  // namespace
 }  // namespace tandem::ranks

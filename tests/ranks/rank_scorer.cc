@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
+
+#include "comm/plan_experts.h"
 
 namespace tandem::ranks {
 namespace {
@@ -17,10 +20,13 @@ Result<std::unique_ptr<RankScorer>> RankScorer::create(const ScoredModel& model,
                                                        comm::SymmetricHeap* heap) {
   auto scorer = std::make_unique<RankScorer>();
   const auto shard = TANDEM_TRY(model::Shard::create(model.config, layout, rank));
-  const auto source = TANDEM_TRY(model.make_source());
+  scorer->source_ = TANDEM_TRY(model.make_source());
   scorer->device_ = TANDEM_TRY(cpu::CpuDevice::create({.threads_count = 1}));
-  scorer->model_ = TANDEM_TRY(model::Qwen3::load(
-      *scorer->device_, shard, *source, {.compute = model.compute, .positions_max = kLengthMax}));
+  scorer->model_ =
+      TANDEM_TRY(model::Qwen3::load(*scorer->device_, shard, *scorer->source_,
+                                    {.compute = model.compute, .positions_max = kLengthMax}));
+  scorer->experts_ =
+      std::make_unique<model::ExpertReader>(scorer->model_->config(), *scorer->source_);
   scorer->stream_ = TANDEM_TRY(scorer->device_->make_stream());
   if (!shard.is_whole()) {
     scorer->comm_ = TANDEM_TRY(model::RankComm::create(*heap, shard, model.compute, kLimits));
@@ -78,7 +84,23 @@ Result<void> RankScorer::join(int steps) {
   return {};
 }
 
+Result<void> RankScorer::replace_experts() {
+  const model::ModelConfig& c = model_->config();
+  std::vector<uint64_t> loads(static_cast<size_t>(c.experts_count));
+  for (int64_t layer = 0; layer < c.layers_count; ++layer) {
+    if (!c.layer_is_moe[static_cast<size_t>(layer)]) continue;
+    for (uint64_t& load : loads) load = random_() % 1000;
+    const comm::ExpertPlacement& current = model_->expert_placement(layer);
+    comm::ExpertPlacement plan = comm::plan_experts(current, loads);
+    moves_count_ += comm::moved_slots(current, plan);
+    TANDEM_TRY(model_->prepare_experts(*experts_, layer, std::move(plan)));
+    model_->switch_experts(layer);
+  }
+  return {};
+}
+
 Result<void> RankScorer::step() {
+  if (shard().layout.rebalances_experts) TANDEM_TRY(replace_experts());
   return model_->forward(*stream_, memory_.tensors.input(), memory_.kv.pools(), memory_.activations,
                          comm_.get());
 }

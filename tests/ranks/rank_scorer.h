@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <random>
 #include <span>
 #include <vector>
 
@@ -27,7 +28,8 @@ struct ScoredModel {
 };
 
 /// One rank that computes the logits of every position of texts, without an engine: the model and
-/// its collectives alone.
+/// its collectives alone. In a layout that rebalances experts, they get other places before every
+/// step, for loads drawn at random.
 class RankScorer {
  public:
   static constexpr int64_t kChunkTokens = 48;
@@ -48,9 +50,12 @@ class RankScorer {
   Result<void> join(int steps);
 
   const model::Shard& shard() const { return model_->shard(); }
+  /// Slots of any rank that got another expert so far.
+  int moves_count() const { return moves_count_; }
 
  private:
   Result<void> step();
+  Result<void> replace_experts();
 
   std::unique_ptr<cpu::CpuDevice> device_;
   std::unique_ptr<model::Qwen3> model_;
@@ -58,6 +63,10 @@ class RankScorer {
   std::unique_ptr<Stream> stream_;
   engine::StepMemory memory_;
   std::vector<PageId> pages_;
+  std::unique_ptr<model::WeightSource> source_;
+  std::unique_ptr<model::ExpertReader> experts_;
+  std::mt19937_64 random_{17};  // the same on all ranks
+  int moves_count_ = 0;
 };
 
 }  // namespace tandem::ranks

@@ -36,6 +36,9 @@ Result<void> compare_rank(const ScoredModel& model, const model::Layout& layout,
   TANDEM_TRY(scorer->join(data_rank));
   const auto digests = TANDEM_TRY(scorer->score(own.texts));
   TANDEM_TRY(scorer->join(steps - end_of(data_rank)));
+  if (layout.rebalances_experts && scorer->moves_count() < steps) {
+    return make_error(Code::kInternal, "experts stayed where they were");
+  }
   for (size_t i = 0; i < digests.size(); ++i) {
     if (digests[i] == own.digests[i]) continue;
     return make_error(Code::kInternal, "rank " + std::to_string(rank) + " has other bits for its " +

@@ -118,20 +118,25 @@ engine::RankSet::Options set_options(const ScoredModel& model, const model::Layo
   return options;
 }
 
-ThreadRanks ThreadRanks::start(const ScoredModel& model, const model::Layout& layout) {
-  const engine::RankSet::Options options = set_options(model, layout);
+ThreadRanks ThreadRanks::start(const ScoredModel& model, const model::Layout& layout,
+                               const engine::BalanceLimits& balance) {
+  engine::RankSet::Options options = set_options(model, layout);
+  options.balance = balance;
   ThreadRanks ranks;
   ranks.group =
       comm::ThreadGroup::create({.ranks_count = layout.ranks_count(),
-                                 .heap_bytes = engine::RankSet::heap_bytes(options).value()})
+                                 .heap_bytes = engine::RankSet::heap_bytes(options).value(),
+                                 .inseparable_ranks = layout.tensor_parallel})
           .value();
   std::vector<engine::RankSet::Member> members;
   for (int rank = 0; rank < layout.ranks_count(); ++rank) {
     comm::ThreadGroup* group = ranks.group.get();
-    members.push_back({.rank = rank,
-                       .heap = &group->heap(rank),
-                       .leave = [=] { group->leave(rank); },
-                       .fail = [=](const std::string& reason) { group->fail(rank, reason); }});
+    members.push_back(
+        {.rank = rank,
+         .heap = &group->heap(rank),
+         .leave = [=] { group->leave(rank); },
+         .fail = [=](const std::string& reason) { group->fail(rank, reason); },
+         .regroup = [=](const std::string& brings) { return group->regroup(rank, brings); }});
   }
   ranks.set = engine::RankSet::create(options, std::move(members)).value();
   return ranks;

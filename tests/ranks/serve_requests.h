@@ -29,7 +29,9 @@ std::vector<Answer> serve_all(engine::EngineClient& client,
 
 /// All ranks of a layout as threads of this process.
 struct ThreadRanks {
-  static ThreadRanks start(const ScoredModel& model, const model::Layout& layout);
+  static ThreadRanks start(const ScoredModel& model, const model::Layout& layout,
+                           const engine::BalanceLimits& balance = {.window_steps = 1,
+                                                                   .interval_steps = 1});
 
   std::unique_ptr<comm::ThreadGroup> group;
   std::unique_ptr<engine::RankSet> set;

@@ -1,11 +1,13 @@
 // Goal: engines over many ranks answer as one rank does, to the bit of every logprob, whatever
-// arrives when; idle ranks join, the idle group sleeps, and the loss of a rank is told to all.
-// Method: ranks are threads; mixed requests at random moments, some cancelled, in two bursts with
-// rest between; the answers of one rank are the reference.
+// arrives when; idle ranks join, the idle group sleeps, experts change their ranks while requests
+// run, and the loss of a rank is told to all. Method: ranks are threads; mixed requests at random
+// moments, some cancelled, in two bursts with rest between; the answers of one rank are the
+// reference.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "tests/ranks/serve_requests.h"
@@ -23,6 +25,29 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+/// Experts changed their ranks several times, and all ranks know of the same changes.
+void expect_moved(const engine::RankSet& set, const model::Layout& layout) {
+  const auto agree = [](const engine::ExpertLoad& a, const engine::ExpertLoad& b) {
+    return a.plan_id == b.plan_id && a.experts_moved == b.experts_moved && a.balance == b.balance;
+  };
+  std::vector<engine::ExpertLoad> loads;
+  const auto start = std::chrono::steady_clock::now();
+  do {  // the group still falls asleep
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    loads = set.expert_loads();
+    ASSERT_EQ(loads.size(), static_cast<size_t>(layout.ranks_count()));
+    ASSERT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  } while (!std::ranges::all_of(loads, [&](const auto& load) { return agree(load, loads[0]); }));
+  for (const engine::ExpertLoad& load : loads) EXPECT_GT(load.expert_rows, 0u);
+  EXPECT_GE(loads[0].plan_id, 4u);
+  EXPECT_GE(loads[0].experts_moved, 4u);
+  EXPECT_GT(loads[0].balance, 0.0);
+  EXPECT_LE(loads[0].balance, 1.0);
+  std::printf("%llu placements, %llu experts moved, balance %.2f\n",
+              static_cast<unsigned long long>(loads[0].plan_id),
+              static_cast<unsigned long long>(loads[0].experts_moved), loads[0].balance);
+}
+
 void expect_served(const ScoredModel& model, const model::Layout& layout, uint64_t seed) {
   SCOPED_TRACE("TP" + std::to_string(layout.tensor_parallel) + " x DP" +
                std::to_string(layout.data_parallel) + " seed " + std::to_string(seed));
@@ -36,6 +61,7 @@ void expect_served(const ScoredModel& model, const model::Layout& layout, uint64
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   EXPECT_TRUE(ranks.set->client()->status().ready);
+  if (layout.rebalances_experts) expect_moved(*ranks.set, layout);
 }
 
 TEST(Serving, TensorParallel) {
@@ -57,6 +83,37 @@ TEST(Serving, UnevenExperts) {
   expect_served(random_model({.experts = 128, .experts_per_token = 8}, DType::kF32), {1, 12}, 7);
 }
 
+TEST(Serving, CopiesOfExperts) {
+  expect_served(tiny_moe(DType::kBF16), {2, 1, 4}, 8);
+  // More ranks than experts.
+  expect_served(random_model({.experts = 3, .experts_per_token = 2}, DType::kF32), {1, 4, 2}, 9);
+}
+
+TEST(Serving, ExpertsThatFollowTheirLoadAtEveryStep) {
+  expect_served(tiny_moe(DType::kBF16), {1, 2, 4, true}, 10);
+  expect_served(tiny_moe(DType::kF32), {2, 1, 4, true}, 11);
+  expect_served(random_model({}, DType::kBF16), {1, 4, 4, true}, 12);
+  expect_served(random_model({}, DType::kF32), {2, 2, 4, true}, 13);
+  expect_served(random_model({.experts = 30}, DType::kBF16), {2, 2, 0, true}, 14);
+}
+
+TEST(Serving, TheFullestRankGetsLess) {
+  const ScoredModel model = tiny_moe(DType::kBF16);
+  const ThreadRanks ranks =
+      ThreadRanks::start(model, {1, 4, 4, true}, {.window_steps = 60, .interval_steps = 60});
+  const auto requests = mixed_requests(24, model.config.vocab_size, 3);
+  // The same requests again and again: their experts are known after an interval or two.
+  double at_start = 0;
+  double now = 0;
+  for (int burst = 0; burst < 60 && (at_start == 0 || now < at_start + 0.15); ++burst) {
+    serve_all(*ranks.set->client(), requests, {}, 3);
+    now = ranks.set->expert_loads()[0].balance;
+    if (at_start == 0) at_start = now;
+  }
+  EXPECT_GT(at_start, 0.0);
+  EXPECT_GT(now, at_start + 0.15);
+}
+
 TEST(Serving, AnIdleGroupSleeps) {
   const ScoredModel model = random_model({}, DType::kBF16);
   const ThreadRanks ranks = ThreadRanks::start(model, {2, 2});
@@ -72,16 +129,14 @@ TEST(Serving, AnIdleGroupSleeps) {
 
 TEST(Serving, TheLossOfARankIsToldToAll) {
   const ScoredModel model = random_model({}, DType::kBF16);
-  for (const model::Layout layout : {model::Layout{2, 1}, model::Layout{1, 3}}) {
-    const ThreadRanks ranks = ThreadRanks::start(model, layout);
-    ranks.group->fail(1, "the test ended it");
-    const auto start = std::chrono::steady_clock::now();
-    while (ranks.set->client()->status().ready) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      ASSERT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
-    }
-    EXPECT_THAT(ranks.set->client()->status().reason, testing::HasSubstr("rank 1 of host"));
+  const ThreadRanks ranks = ThreadRanks::start(model, {2, 1});  // losses_test.cc has the others
+  ranks.group->fail(1, "the test ended it");
+  const auto start = std::chrono::steady_clock::now();
+  while (ranks.set->client()->status().ready) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ASSERT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
   }
+  EXPECT_THAT(ranks.set->client()->status().reason, testing::HasSubstr("rank 1 of host"));
 }
 
 TEST(Serving, AFaultAtStartIsTheErrorOfAll) {

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
-#include "comm/expert_ranges.h"
+#include "comm/expert_placement.h"
 #include "comm/symmetric_heap.h"
 #include "device/device.h"
 #include "device/tensor.h"
@@ -14,7 +15,8 @@ namespace tandem::comm {
 /// Where every rank holds other tokens (data parallelism): sends tokens to the ranks of their
 /// experts and brings the results back. Any ranks may have any number of tokens, none included,
 /// but all take part. The sum is made at the token's owner, from one row per expert, in the binary
-/// tree over expert ids: the bits of ops/moe_combine on one rank, for any ranges.
+/// tree over expert ids: the bits of ops/moe_combine on one rank, for any placement of the experts,
+/// which may be another one at every dispatch.
 ///
 /// Phases     dispatch: 1 put one record per token and rank of its experts, 2 put the counts,
 ///            signal, 3 wait for all, group the pairs by expert (expert, source rank, token)
@@ -35,19 +37,23 @@ class ExpertExchange {
     int64_t k = 0;                 ///< experts per token
     DType dispatch = DType::kF32;  ///< how tokens travel: kF32, or kBF16 (rounded, also locally)
     DType wire = DType::kF32;      ///< how results travel: kF32 or kBF16 (rounded, also locally)
+    int32_t slots_count = 0;       ///< experts that this rank can hold
   };
-  /// All ranks, at the same place of their allocations, with the same options and ranges.
-  static Result<ExpertExchange> create(SymmetricHeap& heap, ExpertRanges experts, Options options);
+  /// All ranks, at the same place of their allocations, with the same options but for slots_count.
+  static Result<ExpertExchange> create(SymmetricHeap& heap, Options options);
 
   /// The input of expert_linear on this rank; valid until combine.
   struct Received {
     TensorView<const float, 2> x;                 ///< [places, hidden], found through row_source
     TensorView<const int32_t, 1> row_source;      ///< [rows], places of x
-    TensorView<const int32_t, 1> expert_offsets;  ///< [experts of this rank + 1], last = rows
+    TensorView<const int32_t, 1> expert_offsets;  ///< [slots of this rank + 1], last = rows
+    /// [tokens dispatched] 1 if nobody holds one of the token's experts: its sum will lack it.
+    std::span<const uint8_t> incomplete;
   };
   struct DispatchArgs {
-    TensorView<const float, 2> x;             ///< [tokens, hidden]
-    TensorView<const int32_t, 2> expert_ids;  ///< [tokens, k], ascending in each row
+    TensorView<const float, 2> x;                ///< [tokens, hidden]
+    TensorView<const int32_t, 2> expert_ids;     ///< [tokens, k], ascending in each row
+    const ExpertPlacement* placement = nullptr;  ///< the same on all ranks
   };
   Result<Received> dispatch(Stream& stream, const DispatchArgs& args);
 
@@ -73,15 +79,15 @@ class ExpertExchange {
   };
   struct Header;
 
-  ExpertExchange(SymmetricHeap& heap, ExpertRanges experts, Options options, Layout layout);
+  ExpertExchange(SymmetricHeap& heap, Options options, Layout layout);
   void send_tokens(const DispatchArgs& args);
-  Result<void> group_received();
+  void send_token(const DispatchArgs& args, int64_t token);
+  Result<void> group_received(const ExpertPlacement& placement);
   const Header& header(int source, int64_t index) const;
   float* unpack(Stream& stream);
   void send_results(const CombineArgs& args);
 
   SymmetricHeap* heap_;
-  ExpertRanges experts_;
   Options options_;
   Layout layout_;
   uint64_t epoch_ = 0;
@@ -89,13 +95,15 @@ class ExpertExchange {
 
   std::vector<std::byte> record_;        // the one being sent
   std::vector<uint64_t> sent_;           // records per destination
-  std::vector<int32_t> expert_offsets_;  // [experts of this rank + 1]
-  std::vector<int32_t> next_row_;        // per expert
+  std::vector<int32_t> expert_offsets_;  // [slots of this rank + 1]
+  std::vector<int32_t> next_row_;        // per slot
   std::vector<int32_t> row_source_;      // per row: the place of its token
   std::vector<int32_t> row_rank_;        // per row: whose token
   std::vector<int32_t> row_pair_;        // per row: token * k + j at its owner
   std::vector<float> unpacked_;          // [source * tokens_max, hidden] if dispatched as bf16
-  std::vector<int32_t> identity_;        // row_of of the results
+  std::vector<int32_t> result_row_;      // per pair: its row of the results, -1 if nobody sends it
+  std::vector<uint8_t> incomplete_;      // per token
+  std::vector<int> targets_;             // per expert of the token being sent
 };
 
 }  // namespace tandem::comm

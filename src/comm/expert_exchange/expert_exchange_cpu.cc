@@ -5,6 +5,7 @@
 // Reference  ops/moe_combine on one rank, expert_exchange_test.cc
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "comm/expert_combine/weighted_rows.h"
 #include "comm/expert_exchange/expert_exchange.h"
@@ -30,24 +31,27 @@ std::span<const std::byte> encode_row(DType type, const float* row, int64_t n, s
 
 }  // namespace
 
-/// What stands before a token's payload. Followed by the ids of its experts at the receiver.
+/// What stands before a token's payload: which of its experts the receiver is to compute.
 struct ExpertExchange::Header {
+  struct Pair {
+    uint16_t expert;
+    uint16_t number;  // among the experts of the token
+  };
   int32_t token;  // at its owner
-  int32_t first_pair;
   int32_t pairs_count;
-  int32_t unused;
-  int32_t expert_ids[];
+  int32_t unused[2];
+  Pair pairs[];
 };
 
-Result<ExpertExchange> ExpertExchange::create(SymmetricHeap& heap, ExpertRanges experts,
-                                              Options options) {
-  TANDEM_CHECK(experts.ranks_count() == heap.ranks_count(), "every rank has experts");
+Result<ExpertExchange> ExpertExchange::create(SymmetricHeap& heap, Options options) {
+  TANDEM_CHECK(options.slots_count >= 1, "every rank can hold an expert");
   TANDEM_CHECK(options.hidden >= 1 && options.k >= 1 && options.tokens_max >= 1, "a layer's sizes");
   const auto ranks = static_cast<size_t>(heap.ranks_count());
   const auto tokens = static_cast<size_t>(options.tokens_max);
   const auto element_bytes = [](DType type) { return static_cast<int64_t>(dtype_bytes(type)); };
   Layout layout;
-  layout.header_bytes = aligned(static_cast<int64_t>(sizeof(Header)) + 4 * options.k);
+  layout.header_bytes = aligned(static_cast<int64_t>(sizeof(Header)) +
+                                options.k * static_cast<int64_t>(sizeof(Header::Pair)));
   layout.record_bytes =
       layout.header_bytes + aligned(options.hidden * element_bytes(options.dispatch));
   layout.row_bytes = options.hidden * element_bytes(options.wire);
@@ -58,28 +62,28 @@ Result<ExpertExchange> ExpertExchange::create(SymmetricHeap& heap, ExpertRanges 
                                             static_cast<size_t>(layout.row_bytes)));
   layout.dispatched = TANDEM_TRY(heap.allocate_flags(heap.ranks_count()));
   layout.combined = TANDEM_TRY(heap.allocate_flags(heap.ranks_count()));
-  return ExpertExchange(heap, std::move(experts), options, layout);
+  return ExpertExchange(heap, options, layout);
 }
 
-ExpertExchange::ExpertExchange(SymmetricHeap& heap, ExpertRanges experts, Options options,
-                               Layout layout)
-    : heap_(&heap), experts_(std::move(experts)), options_(options), layout_(layout) {
+ExpertExchange::ExpertExchange(SymmetricHeap& heap, Options options, Layout layout)
+    : heap_(&heap), options_(options), layout_(layout) {
   const auto ranks = static_cast<size_t>(heap.ranks_count());
-  const auto local_experts = static_cast<size_t>(experts_.count(heap.rank()));
+  const auto slots = static_cast<size_t>(options.slots_count);
   const size_t places = ranks * static_cast<size_t>(options.tokens_max);
-  const size_t rows = places * std::min(static_cast<size_t>(options.k), local_experts);
+  const size_t rows = places * std::min(static_cast<size_t>(options.k), slots);
   record_.resize(static_cast<size_t>(std::max(layout.record_bytes, layout.row_bytes)));
   sent_.resize(ranks);
-  expert_offsets_.resize(local_experts + 1);
-  next_row_.resize(local_experts);
+  expert_offsets_.resize(slots + 1);
+  next_row_.resize(slots);
   row_source_.resize(rows);
   row_rank_.resize(rows);
   row_pair_.resize(rows);
   if (options.dispatch != DType::kF32) {
     unpacked_.resize(places * static_cast<size_t>(options.hidden));
   }
-  identity_.resize(static_cast<size_t>(options.tokens_max * options.k));
-  for (size_t i = 0; i < identity_.size(); ++i) identity_[i] = static_cast<int32_t>(i);
+  result_row_.resize(static_cast<size_t>(options.tokens_max * options.k));
+  incomplete_.resize(static_cast<size_t>(options.tokens_max));
+  targets_.resize(static_cast<size_t>(options.k));
 }
 
 const ExpertExchange::Header& ExpertExchange::header(int source, int64_t index) const {
@@ -95,11 +99,16 @@ Result<ExpertExchange::Received> ExpertExchange::dispatch(Stream& stream,
   TANDEM_CHECK(
       args.expert_ids.shape[0] == args.x.shape[0] && args.expert_ids.shape[1] == options_.k,
       "k experts per token");
+  TANDEM_CHECK(args.placement->ranks_count() == heap_->ranks_count(), "a placement on these ranks");
+  TANDEM_CHECK(args.placement->slots_count(heap_->rank()) == options_.slots_count,
+               "as many slots as announced");
+  TANDEM_CHECK(args.placement->experts_count() <= std::numeric_limits<uint16_t>::max(),
+               "an expert's number fits in a header");
   dispatched_ = true;
   ++epoch_;
   send_tokens(args);
   TANDEM_TRY(wait_for_peers(*heap_, layout_.dispatched, epoch_));
-  TANDEM_TRY(group_received());
+  TANDEM_TRY(group_received(*args.placement));
 
   Received received;
   const int64_t places = heap_->ranks_count() * options_.tokens_max;
@@ -114,35 +123,46 @@ Result<ExpertExchange::Received> ExpertExchange::dispatch(Stream& stream,
       TensorView<const int32_t, 1>::make(row_source_.data(), {expert_offsets_.back()});
   received.expert_offsets = TensorView<const int32_t, 1>::make(
       expert_offsets_.data(), {static_cast<int64_t>(expert_offsets_.size())});
+  received.incomplete = std::span(incomplete_).first(static_cast<size_t>(args.x.shape[0]));
   return received;
+}
+
+void ExpertExchange::send_token(const DispatchArgs& args, int64_t token) {
+  const int32_t* ids = args.expert_ids.row(token);
+  incomplete_[static_cast<size_t>(token)] = 0;
+  for (size_t j = 0; j < targets_.size(); ++j) {
+    const int64_t pair = token * options_.k + static_cast<int64_t>(j);
+    targets_[j] = args.placement->server(ids[j], heap_->rank());
+    const bool is_lost = targets_[j] == ExpertPlacement::kNone;
+    if (is_lost) incomplete_[static_cast<size_t>(token)] = 1;
+    result_row_[static_cast<size_t>(pair)] = is_lost ? -1 : static_cast<int32_t>(pair);
+  }
+  auto& header = *reinterpret_cast<Header*>(record_.data());
+  const auto header_bytes = static_cast<size_t>(layout_.header_bytes);
+  const auto payload = encode_row(options_.dispatch, args.x.row(token), options_.hidden,
+                                  record_.data() + header_bytes);
+  for (size_t first = 0; first < targets_.size(); ++first) {
+    const int target = targets_[first];
+    if (target == ExpertPlacement::kNone) continue;  // nobody's, or sent
+    std::memset(record_.data(), 0, header_bytes);
+    header.token = static_cast<int32_t>(token);
+    for (size_t j = first; j < targets_.size(); ++j) {
+      if (targets_[j] != target) continue;
+      header.pairs[header.pairs_count++] = {.expert = static_cast<uint16_t>(ids[j]),
+                                            .number = static_cast<uint16_t>(j)};
+      targets_[j] = ExpertPlacement::kNone;
+    }
+    const auto place = static_cast<size_t>(heap_->rank() * options_.tokens_max) +
+                       sent_[static_cast<size_t>(target)]++;
+    const size_t offset = layout_.records + place * static_cast<size_t>(layout_.record_bytes);
+    heap_->put(target, offset, {record_.data(), header_bytes});
+    heap_->put(target, offset + header_bytes, payload);
+  }
 }
 
 void ExpertExchange::send_tokens(const DispatchArgs& args) {
   std::fill(sent_.begin(), sent_.end(), 0);
-  auto& header = *reinterpret_cast<Header*>(record_.data());
-  const auto header_bytes = static_cast<size_t>(layout_.header_bytes);
-  for (int64_t t = 0; t < args.x.shape[0]; ++t) {
-    const int32_t* ids = args.expert_ids.row(t);
-    const auto payload = encode_row(options_.dispatch, args.x.row(t), options_.hidden,
-                                    record_.data() + header_bytes);
-    // Ids ascend and ranges are contiguous, so the experts of one rank stand side by side.
-    for (int64_t j = 0; j < options_.k;) {
-      const int target = experts_.owner(ids[j]);
-      int64_t end = j;
-      while (end < options_.k && ids[end] < experts_.end(target)) ++end;
-      std::memset(record_.data(), 0, header_bytes);
-      header.token = static_cast<int32_t>(t);
-      header.first_pair = static_cast<int32_t>(j);
-      header.pairs_count = static_cast<int32_t>(end - j);
-      std::copy(ids + j, ids + end, header.expert_ids);
-      const auto place = static_cast<size_t>(heap_->rank() * options_.tokens_max) +
-                         sent_[static_cast<size_t>(target)]++;
-      const size_t offset = layout_.records + place * static_cast<size_t>(layout_.record_bytes);
-      heap_->put(target, offset, {record_.data(), header_bytes});
-      heap_->put(target, offset + header_bytes, payload);
-      j = end;
-    }
-  }
+  for (int64_t t = 0; t < args.x.shape[0]; ++t) send_token(args, t);
   const auto send_count = [&](int target) {
     const auto own = static_cast<size_t>(heap_->rank());
     heap_->put(target, layout_.counts + own * sizeof(uint64_t),
@@ -153,9 +173,12 @@ void ExpertExchange::send_tokens(const DispatchArgs& args) {
   signal_peers(*heap_, layout_.dispatched, epoch_);
 }
 
-Result<void> ExpertExchange::group_received() {
+Result<void> ExpertExchange::group_received(const ExpertPlacement& placement) {
   const auto* counts = heap_->local<const uint64_t>(layout_.counts);
-  const int32_t first = experts_.first(heap_->rank());
+  const auto slot_of = [&](Header::Pair pair) {
+    return pair.expert < placement.experts_count() ? placement.slot_of(heap_->rank(), pair.expert)
+                                                   : ExpertPlacement::kNone;
+  };
   const auto for_each_record = [&](auto&& body) {
     for (int source = 0; source < heap_->ranks_count(); ++source) {
       for (int64_t i = 0; i < static_cast<int64_t>(counts[source]); ++i) {
@@ -172,12 +195,11 @@ Result<void> ExpertExchange::group_received() {
   std::fill(expert_offsets_.begin(), expert_offsets_.end(), 0);
   for_each_record([&](int, int64_t, const Header& record) {
     is_sound = is_sound && record.token >= 0 && record.token < options_.tokens_max &&
-               record.first_pair >= 0 && record.pairs_count >= 1 &&
-               record.first_pair + record.pairs_count <= options_.k;
+               record.pairs_count >= 1 && record.pairs_count <= options_.k;
     for (int32_t j = 0; is_sound && j < record.pairs_count; ++j) {
-      const int32_t expert = record.expert_ids[j] - first;
-      is_sound = expert >= 0 && expert < experts_.count(heap_->rank());
-      if (is_sound) ++expert_offsets_[static_cast<size_t>(expert) + 1];
+      const int32_t slot = slot_of(record.pairs[j]);
+      is_sound = slot != ExpertPlacement::kNone && record.pairs[j].number < options_.k;
+      if (is_sound) ++expert_offsets_[static_cast<size_t>(slot) + 1];
     }
   });
   if (!is_sound) return make_error(Code::kDataLoss, "a dispatched token has impossible experts");
@@ -186,11 +208,11 @@ Result<void> ExpertExchange::group_received() {
   std::copy_n(expert_offsets_.begin(), next_row_.size(), next_row_.begin());
   for_each_record([&](int source, int64_t place, const Header& record) {
     for (int32_t j = 0; j < record.pairs_count; ++j) {
-      const auto expert = static_cast<size_t>(record.expert_ids[j] - first);
-      const auto row = static_cast<size_t>(next_row_[expert]++);
+      const auto slot = static_cast<size_t>(slot_of(record.pairs[j]));
+      const auto row = static_cast<size_t>(next_row_[slot]++);
       row_source_[row] = static_cast<int32_t>(place);
       row_rank_[row] = source;
-      row_pair_[row] = record.token * static_cast<int32_t>(options_.k) + record.first_pair + j;
+      row_pair_[row] = record.token * static_cast<int32_t>(options_.k) + record.pairs[j].number;
     }
   });
   return {};
@@ -229,7 +251,7 @@ Result<void> ExpertExchange::combine(Stream& stream, const CombineArgs& args) {
       stream, {.rows = heap_->local<const std::byte>(layout_.results),
                .row_type = options_.wire,
                .wire = options_.wire,
-               .row_of = TensorView<const int32_t, 2>::make(identity_.data(), args.weights.shape),
+               .row_of = TensorView<const int32_t, 2>::make(result_row_.data(), args.weights.shape),
                .expert_ids = args.expert_ids,
                .weights = args.weights,
                .accumulate = true,

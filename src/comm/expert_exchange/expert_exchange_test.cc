@@ -1,14 +1,16 @@
 // Goal: however tokens and experts are spread, every token gets the bits that ops/moe_combine gives
-// on one rank, both for tokens that differ per rank (exchange) and for tokens that all ranks hold
-// (select, combine; bits only for ranges that are subtrees), and the bytes are those of the
-// headers. Method: an "expert" is x * (id + 1) + id, computed in plain code from what arrived;
-// routing is random, with ranks without tokens and with all tokens to one expert; outputs that must
-// be written start as NaN, y starts random.
+// on one rank, both for tokens that differ per rank (exchange, with another placement at every
+// call, and experts that nobody holds) and for tokens that all ranks hold (select, combine; bits
+// only for ranges that are subtrees), and the bytes are those of the headers. Method: an "expert"
+// is x * (id + 1) + id, computed in plain code from what arrived; routing is random, with ranks
+// without tokens and with all tokens to one expert; outputs that must be written start as NaN, y
+// starts random.
 #include "comm/expert_exchange/expert_exchange.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -19,6 +21,7 @@
 #include "comm/expert_combine/expert_combine.h"
 #include "comm/expert_combine/weighted_rows.h"
 #include "comm/expert_select/expert_select.h"
+#include "comm/plan_experts.h"
 #include "comm/testing/run_ranks.h"
 #include "ops/group_tokens/group_tokens.h"
 #include "ops/moe_combine/moe_combine.h"
@@ -40,6 +43,7 @@ struct Case {
   int64_t k = 0;
   DType wire = DType::kF32;
   DType dispatch = DType::kF32;
+  int32_t redundant = 0;
 };
 
 /// The tokens of one rank in one call, the same whoever makes them.
@@ -122,7 +126,8 @@ Result<void> expect_equal_bits(const std::vector<float>& got, const std::vector<
 }
 
 /// The results of this rank's experts, in the order of the rows.
-std::vector<float> run_experts(const Case& c, int32_t first_expert, TensorView<const float, 2> x,
+std::vector<float> run_experts(const Case& c, std::span<const int32_t> experts,
+                               TensorView<const float, 2> x,
                                TensorView<const int32_t, 1> row_source,
                                TensorView<const int32_t, 1> offsets) {
   const int32_t rows_count = offsets[offsets.size() - 1];
@@ -131,7 +136,7 @@ std::vector<float> run_experts(const Case& c, int32_t first_expert, TensorView<c
     for (int32_t r = offsets[e]; r < offsets[e + 1]; ++r) {
       for (int64_t i = 0; i < c.hidden; ++i) {
         rows[static_cast<size_t>(r * c.hidden + i)] =
-            expert_output(x.row(row_source[r])[i], first_expert + e);
+            expert_output(x.row(row_source[r])[i], experts[static_cast<size_t>(e)]);
       }
     }
   }
@@ -148,17 +153,18 @@ uint64_t seed_of(uint64_t call, int rank) {
 }
 
 /// The bytes that the header of the exchange promises for one rank's tokens and rows.
-uint64_t bytes_promised(const Case& c, const ExpertRanges& ranges, uint64_t call, int self) {
+uint64_t bytes_promised(const Case& c, const ExpertPlacement& placement, uint64_t call, int self) {
   const auto bytes = [](DType type) { return static_cast<uint64_t>(dtype_bytes(type)); };
   const auto hidden = static_cast<uint64_t>(c.hidden);
   const uint64_t header = (16 + 4 * static_cast<uint64_t>(c.k) + 15) / 16 * 16;
-  uint64_t sum = 8 * static_cast<uint64_t>(ranges.ranks_count() - 1);
-  for (int owner = 0; owner < ranges.ranks_count(); ++owner) {
+  uint64_t sum = 8 * static_cast<uint64_t>(placement.ranks_count() - 1);
+  for (int owner = 0; owner < placement.ranks_count(); ++owner) {
     const Tokens tokens(c, seed_of(call, owner), tokens_of(call, owner));
     for (int64_t t = 0; t < tokens.count; ++t) {
       std::set<int> targets;
       for (int64_t j = 0; j < c.k; ++j) {
-        const int target = ranges.owner(tokens.ids[static_cast<size_t>(t * c.k + j)]);
+        const int target = placement.server(tokens.ids[static_cast<size_t>(t * c.k + j)], owner);
+        if (target == ExpertPlacement::kNone) continue;
         if (owner == self && target != self) targets.insert(target);
         if (owner != self && target == self) sum += hidden * bytes(c.wire);
       }
@@ -168,27 +174,69 @@ uint64_t bytes_promised(const Case& c, const ExpertRanges& ranges, uint64_t call
   return sum;
 }
 
+/// Starts as the ranges; later calls have plans for random loads, and every fifth lacks an expert.
+ExpertPlacement placement_of(const Case& c, int ranks, uint64_t call) {
+  const ExpertPlacement start = ExpertPlacement::initial({c.experts, c.redundant, ranks}).value();
+  if (call == 1) return start;
+  std::mt19937 random(static_cast<unsigned>(call));
+  std::vector<uint64_t> loads(static_cast<size_t>(c.experts));
+  for (uint64_t& load : loads) load = random() % 1000;
+  const ExpertPlacement plan = plan_experts(start, loads);
+  if (call % 5 != 0) return plan;
+  std::vector<int32_t> experts(plan.experts().begin(), plan.experts().end());
+  const auto lost = static_cast<int32_t>(call) % c.experts;
+  std::replace(experts.begin(), experts.end(), lost, ExpertPlacement::kNone);
+  return plan.holding(experts);
+}
+
+/// Tokens whose experts are all held have the bits of one rank; the others are told.
+Result<void> check_exchanged(const Case& c, const ExpertPlacement& placement, const Tokens& tokens,
+                             std::vector<float> want, const std::vector<uint8_t>& incomplete,
+                             uint64_t call) {
+  for (int64_t t = 0; t < tokens.count; ++t) {
+    const auto first = static_cast<size_t>(t * c.k);
+    bool is_complete = true;
+    for (size_t j = first; j < first + static_cast<size_t>(c.k); ++j) {
+      is_complete = is_complete && placement.copies_count(tokens.ids[j]) > 0;
+    }
+    EXPECT_EQ(incomplete[static_cast<size_t>(t)], is_complete ? 0 : 1);
+    if (is_complete) continue;
+    const auto row = static_cast<size_t>(t * c.hidden);
+    std::copy_n(tokens.y.begin() + static_cast<int64_t>(row), c.hidden,
+                want.begin() + static_cast<int64_t>(row));
+  }
+  return expect_equal_bits(tokens.y, want, call);
+}
+
 Result<void> exchange(SymmetricHeap& heap, const Case& c) {
   const auto stream = rank_stream();
-  const auto ranges = TANDEM_TRY(ExpertRanges::balanced(c.experts, heap.ranks_count()));
+  const int ranks = heap.ranks_count();
   auto moe = TANDEM_TRY(ExpertExchange::create(
-      heap, ranges,
-      {.tokens_max = 12, .hidden = c.hidden, .k = c.k, .dispatch = c.dispatch, .wire = c.wire}));
+      heap, {.tokens_max = 12,
+             .hidden = c.hidden,
+             .k = c.k,
+             .dispatch = c.dispatch,
+             .wire = c.wire,
+             .slots_count = placement_of(c, ranks, 1).slots_count(heap.rank())}));
   for (uint64_t call = 1; call <= 12; ++call) {
+    const ExpertPlacement placement = placement_of(c, ranks, call);
     Tokens tokens(c, seed_of(call, heap.rank()), tokens_of(call, heap.rank()));
     const auto want = on_one_rank(c, tokens);
     const uint64_t before = heap.counters().bytes_put;
     const auto ids = matrix(tokens.ids, tokens.count, c.k);
-    const auto received = TANDEM_TRY(
-        moe.dispatch(*stream, {.x = matrix(tokens.x, tokens.count, c.hidden), .expert_ids = ids}));
-    auto rows = run_experts(c, ranges.first(heap.rank()), received.x, received.row_source,
+    const auto received =
+        TANDEM_TRY(moe.dispatch(*stream, {.x = matrix(tokens.x, tokens.count, c.hidden),
+                                          .expert_ids = ids,
+                                          .placement = &placement}));
+    auto rows = run_experts(c, placement.experts_of(heap.rank()), received.x, received.row_source,
                             received.expert_offsets);
+    const std::vector<uint8_t> incomplete(received.incomplete.begin(), received.incomplete.end());
     TANDEM_TRY(moe.combine(*stream, {.rows = matrix(rows, received.row_source.size(), c.hidden),
                                      .expert_ids = ids,
                                      .weights = matrix(tokens.weights, tokens.count, c.k),
                                      .y = matrix(tokens.y, tokens.count, c.hidden)}));
-    TANDEM_TRY(expect_equal_bits(tokens.y, want, call));
-    EXPECT_EQ(heap.counters().bytes_put - before, bytes_promised(c, ranges, call, heap.rank()));
+    TANDEM_TRY(check_exchanged(c, placement, tokens, want, incomplete, call));
+    EXPECT_EQ(heap.counters().bytes_put - before, bytes_promised(c, placement, call, heap.rank()));
   }
   return {};
 }
@@ -204,6 +252,23 @@ TEST(ExpertExchange, HasTheBitsOfOneRankForAnyLayout) {
                                .wire = DType::kBF16,
                                .dispatch = DType::kBF16}}) {
       SCOPED_TRACE(std::to_string(c.experts) + " experts on " + std::to_string(ranks) + " ranks");
+      expect_ranks(ranks, 4 << 20, [&](SymmetricHeap& heap) { return exchange(heap, c); });
+    }
+  }
+}
+
+TEST(ExpertExchange, HasTheBitsOfOneRankWithCopiesOfExperts) {
+  for (int ranks : {2, 3, 4, 8}) {
+    for (const Case& c : {Case{.experts = 16, .hidden = 24, .k = 4, .redundant = 4},
+                          Case{.experts = 7,
+                               .hidden = 7,
+                               .k = 3,
+                               .wire = DType::kBF16,
+                               .dispatch = DType::kBF16,
+                               .redundant = 6},
+                          Case{.experts = 4, .hidden = 16, .k = 2, .redundant = 4}}) {
+      SCOPED_TRACE(std::to_string(c.experts) + "+" + std::to_string(c.redundant) + " experts on " +
+                   std::to_string(ranks) + " ranks");
       expect_ranks(ranks, 4 << 20, [&](SymmetricHeap& heap) { return exchange(heap, c); });
     }
   }
@@ -228,8 +293,10 @@ Result<void> select_and_combine(SymmetricHeap& heap, const Case& c) {
         .row_source = TensorView<int32_t, 1>::make(source.data(), {pairs}),
         .row_of = matrix(row_of, tokens.count, c.k)};
     TANDEM_TRY(expert_select(*stream, select));
-    auto rows = run_experts(c, select.first_expert, matrix(tokens.x, tokens.count, c.hidden),
-                            select.row_source, select.expert_offsets);
+    const auto all = ExpertPlacement::initial({c.experts, 0, heap.ranks_count()}).value();
+    auto rows =
+        run_experts(c, all.experts_of(heap.rank()), matrix(tokens.x, tokens.count, c.hidden),
+                    select.row_source, select.expert_offsets);
     TANDEM_TRY(moe.run(*stream, {.rows = matrix(rows, offsets.back(), c.hidden),
                                  .row_of = select.row_of,
                                  .expert_ids = ids,

@@ -40,7 +40,7 @@ struct HashModel {
 /// engine promises. What is wrong is said in `findings`.
 class HashRunner final : public StepRunner {
  public:
-  enum class Fault { kNone, kStepFails, kRowIsNotFinite };
+  enum class Fault { kNone, kStepFails, kRowIsNotFinite, kItemsFail };
 
   explicit HashRunner(const Limits& limits)
       : limits_(limits), slots_(size_t{limits.pages_total} * limits.page_tokens, kUnwritten) {}
@@ -58,9 +58,16 @@ class HashRunner final : public StepRunner {
     observe(items);
     const Fault now = fault();
     size_t sampled_index = 0;
-    for (const BatchItem& item : items) {
-      const uint64_t state = compute(item);
+    failed_.clear();
+    for (size_t i = 0; i < items.size(); ++i) {
+      const BatchItem& item = items[i];
+      uint64_t state = compute(item);
       if (now == Fault::kStepFails) spoil(item);
+      if (now == Fault::kItemsFail && i % 2 == 0) {
+        spoil(item);
+        state = kUnwritten;  // what it samples is wrong too
+        failed_.push_back({i, make_error(Code::kUnavailable, "the test failed this item")});
+      }
       if (item.sample == nullptr) continue;
       ops::SampledRow& row = sampled[sampled_index++];
       row = {.token = HashModel::next(state, *item.sample)};
@@ -69,6 +76,8 @@ class HashRunner final : public StepRunner {
     if (now == Fault::kStepFails) return make_error(Code::kInternal, "the test lost this step");
     return {};
   }
+
+  std::span<const FailedItem> failed_items() const override { return failed_; }
 
  private:
   static constexpr uint64_t kUnwritten = 0xdeaddeaddeaddead;
@@ -134,6 +143,7 @@ class HashRunner final : public StepRunner {
   }
 
   const Limits limits_;
+  std::vector<FailedItem> failed_;
   std::vector<uint64_t> slots_;  // [pages * page_tokens]
 };
 

@@ -20,6 +20,17 @@ Result<PackedLinear> PackedLinear::create(Device& device, const LinearSpec& spec
   return packed;
 }
 
+void PackedLinear::copy_matrix(int64_t index, const PackedLinear& source, int64_t source_index) {
+  const auto bytes = static_cast<size_t>(PanelLayout(spec_).matrix_bytes());
+  TANDEM_CHECK(index >= 0 && index < spec_.stack, "matrix outside the stack");
+  TANDEM_CHECK(source_index >= 0 && source_index < source.spec_.stack, "matrix outside the source");
+  TANDEM_CHECK(source.spec_.dtype == spec_.dtype, "matrices of one type");
+  TANDEM_CHECK(static_cast<size_t>(PanelLayout(source.spec_).matrix_bytes()) == bytes,
+               "matrices of one shape");
+  std::memcpy(storage_.as<std::byte>() + static_cast<size_t>(index) * bytes,
+              source.storage_.as<std::byte>() + static_cast<size_t>(source_index) * bytes, bytes);
+}
+
 void PackedLinear::set_rows(int64_t index, int64_t first_row, const LinearSource& source) {
   const PanelLayout layout(spec_);
   TANDEM_CHECK(index >= 0 && index < spec_.stack, "matrix outside the stack");

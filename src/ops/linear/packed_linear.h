@@ -29,7 +29,7 @@ struct LinearSource {
   int64_t row_stride = 0;
 };
 
-/// Weights of y = x W^T in the layout the device's kernels read; packed once at load, then
+/// Weights of y = x W^T in the layout the device's kernels read; packed before any product, then
 /// immutable. Owns its memory. The layout is the device's own affair.
 class PackedLinear {
  public:
@@ -40,6 +40,9 @@ class PackedLinear {
   /// Packs `source` into rows [first_row, first_row + source.rows) of matrix `index`: several
   /// calls fuse several checkpoint tensors (q, k and v; gate and up) into one weight.
   void set_rows(int64_t index, int64_t first_row, const LinearSource& source);
+
+  /// Matrix `index` becomes matrix `source_index` of a weight with the same shape and layout.
+  void copy_matrix(int64_t index, const PackedLinear& source, int64_t source_index);
 
   const LinearSpec& spec() const { return spec_; }
   const Buffer& storage() const { return storage_; }
