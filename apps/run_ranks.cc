@@ -132,6 +132,9 @@ void add_layout_flags(CLI::App& verb, LayoutOptions& options) {
       ->check(CLI::Range(0, comm::kRanksMax));
   verb.add_option("--dist-init-addr", options.address,
                   "HOST:PORT where process 0 meets the others");
+  verb.add_option("--dist-timeout", options.meet_timeout_s,
+                  "seconds until all processes must have come there")
+      ->check(CLI::Range(1, 86'400));
 }
 
 Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions& device,
@@ -174,7 +177,8 @@ Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions&
     TANDEM_TRY(join({.address = TANDEM_TRY(io::parse_endpoint(options.address)),
                      .ranks_count = options.layout.ranks_count(),
                      .heap_bytes = heap_bytes,
-                     .settings = settings_of(folder, device, options, limits)},
+                     .settings = settings_of(folder, device, options, limits),
+                     .start_timeout = std::chrono::seconds(options.meet_timeout_s)},
                     first_rank, ranks_count, running.memberships));
   } else if (!is_alone) {
     running.threads = TANDEM_TRY(

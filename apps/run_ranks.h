@@ -21,6 +21,7 @@ struct LayoutOptions {
   int nodes_count = 1;           ///< processes
   int node_rank = 0;
   std::string address;  ///< where process 0 meets the others
+  int meet_timeout_s = 60;
 
   int ranks_per_node() const { return layout.ranks_count() / nodes_count; }
 };
