@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "comm/hello.h"
+#include "comm/missing_log.h"
 #include "io/host.h"
 
 namespace tandem::comm {
@@ -18,7 +19,6 @@ using std::chrono::steady_clock;
 constexpr const char* kVersion = "1";
 constexpr milliseconds kRefuseTimeout{2000};  // a refused process may be slow to take the reason
 constexpr milliseconds kLook{100};            // between two looks at who is still there
-constexpr milliseconds kMissingAfter{2000};   // until those who have not come are logged
 /// Connections that have said nothing yet. More than this besides the ranks are not ours.
 constexpr size_t kStrangersMax = 64;
 constexpr size_t kMissingNamedMax = 8;
@@ -76,17 +76,11 @@ class Host {
   /// Whoever connects is heard when it speaks: neither a stranger's silence nor a rank that was
   /// stopped just now holds up the others.
   Result<void> gather() {
-    auto next_report = start_ + kMissingAfter;
+    MissingLog log(options_.rank);
     while (!missing().empty()) {
       TANDEM_TRY(check_joined());
-      const auto now = steady_clock::now();
-      if (now >= start_ + options_.start_timeout) return nobody_came();
-      if (now >= next_report) {
-        spdlog::warn("comm_ranks_missing waited_ms={} ranks=\"{}\" address={}",
-                     std::chrono::duration_cast<milliseconds>(now - start_).count(), missing(),
-                     options_.address.text());
-        next_report = now + (now - start_);
-      }
+      if (steady_clock::now() >= start_ + options_.start_timeout) return nobody_came();
+      log.look(missing());
       wait_for_callers();
       while (true) {
         auto socket = TANDEM_TRY(listener_.accept(steady_clock::now()));
@@ -167,10 +161,15 @@ class Host {
   /// "rank 1 of host b, rank 3 of host b"; empty when all have come. Nobody has seen them, but all
   /// ranks of a group run on the host of rank 0.
   std::string missing() const {
+    return names_of([&](size_t rank) { return !meeting_.connections[rank]; });
+  }
+
+  template <typename Predicate>
+  std::string names_of(Predicate is_meant) const {
     std::string ranks;
     size_t count = 0;
-    for (int rank = 1; rank < options_.ranks_count; ++rank) {
-      if (meeting_.connections[static_cast<size_t>(rank)]) continue;
+    for (size_t rank = 1; rank < meeting_.places.size(); ++rank) {
+      if (!is_meant(rank)) continue;
       if (++count > kMissingNamedMax) continue;
       ranks += fmt::format("{}rank {} of host {}", ranks.empty() ? "" : ", ", rank,
                            meeting_.places[0].host);
@@ -224,19 +223,36 @@ class Host {
 
   Result<void> hand_over() {
     const auto deadline = steady_clock::now() + options_.start_timeout;
-    for (int handed = 1; handed < options_.ranks_count;) {
+    MissingLog log(options_.rank);
+    std::vector<bool> handed(meeting_.places.size());
+    const auto waiting = [&] { return names_of([&](size_t rank) { return !handed[rank]; }); };
+    while (!waiting().empty()) {
       TANDEM_TRY(check_joined());
       if (steady_clock::now() >= deadline) {
         return make_error(Code::kDeadlineExceeded,
-                          "not every rank has fetched the shared memory in time; all ranks of a "
-                          "group must run on one host");
+                          waiting() +
+                              " did not fetch the shared memory in time; all ranks of a "
+                              "group must run on one host");
       }
+      log.look(waiting());
       auto socket = TANDEM_TRY(local_.accept(steady_clock::now() + kLook));
       if (socket.has_value() && socket->send_descriptor(meeting_.memory.descriptor()).ok()) {
-        ++handed;
+        handed[rank_to_hand(handed, socket->peer_process_id())] = true;
       }
     }
     return {};
+  }
+
+  /// One that waits in that process; ranks of a process are alike. In another namespace of
+  /// processes its number is not the one that it told: then any.
+  size_t rank_to_hand(const std::vector<bool>& handed, int process_id) const {
+    size_t any = 0;
+    for (size_t rank = 1; rank < handed.size(); ++rank) {
+      if (handed[rank]) continue;
+      if (meeting_.places[rank].process_id == process_id) return rank;
+      any = rank;
+    }
+    return any;
   }
 
   const RendezvousOptions& options_;
@@ -279,6 +295,7 @@ Result<Meeting> meet_as_host(const RendezvousOptions& options) {
 }
 
 Result<Connection> connect_to_host(const RendezvousOptions& options, io::Deadline deadline) {
+  MissingLog log(options.rank);
   while (true) {
     auto socket = io::Socket::connect_tcp(options.address, deadline);
     if (socket.ok()) return Connection(std::move(*socket));
@@ -290,6 +307,7 @@ Result<Connection> connect_to_host(const RendezvousOptions& options, io::Deadlin
                       options.rank, io::host_name(), options.address.host,
                       options.start_timeout.count(), socket.error().what));
     }
+    log.look("rank 0 of host " + options.address.host);
     std::this_thread::sleep_for(kLook);
   }
 }
@@ -297,7 +315,13 @@ Result<Connection> connect_to_host(const RendezvousOptions& options, io::Deadlin
 /// What rank 0 says next; its refusal or its end is an error.
 Result<Message> next_answer(const RendezvousOptions& options, Connection& connection,
                             io::Deadline deadline) {
-  auto answer = connection.receive(deadline);
+  MissingLog log(options.rank);
+  auto answer = connection.receive(std::min(deadline, log.next()));
+  while (!answer.ok() && answer.error().code == Code::kDeadlineExceeded &&
+         steady_clock::now() < deadline) {
+    log.look("rank 0 of host " + options.address.host + ", or who has not come to it");
+    answer = connection.receive(std::min(deadline, log.next()));
+  }
   if (!answer.ok()) {
     return make_error(
         Code::kUnavailable,

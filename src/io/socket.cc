@@ -245,6 +245,13 @@ Result<FileDescriptor> Socket::receive_descriptor(Deadline deadline) {
   return FileDescriptor(value);
 }
 
+int Socket::peer_process_id() const {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  ::getsockopt(descriptor(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  return peer.pid;
+}
+
 Result<Listener> Listener::listen_tcp(const Endpoint& endpoint) {
   const Addresses addresses = TANDEM_TRY(resolve(endpoint));
   int error = EADDRNOTAVAIL;

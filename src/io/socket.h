@@ -46,6 +46,8 @@ class Socket {
   /// Gives the other process a descriptor of its own for the same file. Local sockets only.
   Result<void> send_descriptor(const FileDescriptor& descriptor);
   Result<FileDescriptor> receive_descriptor(Deadline deadline);
+  /// Of the process that made the other end of a local socket, as this process numbers it.
+  int peer_process_id() const;
 
   int descriptor() const { return descriptor_.get(); }
 
