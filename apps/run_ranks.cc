@@ -158,6 +158,9 @@ void add_layout_flags(CLI::App& verb, LayoutOptions& options) {
       ->check(CLI::Range(0, comm::kRanksMax));
   verb.add_option("--dist-init-addr", options.address,
                   "HOST:PORT where process 0 meets the others");
+  verb.add_option("--dist-timeout", options.meet_timeout_s,
+                  "seconds until all processes must have come there")
+      ->check(CLI::Range(1, 86'400));
 }
 
 Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions& device,
@@ -202,6 +205,7 @@ Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions&
                      .ranks_count = options.layout.ranks_count(),
                      .heap_bytes = heap_bytes,
                      .settings = settings_of(folder, device, options, limits),
+                     .start_timeout = std::chrono::seconds(options.meet_timeout_s),
                      .inseparable_ranks = options.layout.tensor_parallel},
                     first_rank, ranks_count, running.memberships));
   } else if (!is_alone) {

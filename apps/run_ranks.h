@@ -22,6 +22,7 @@ struct LayoutOptions {
   int node_rank = 0;
   engine::BalanceLimits balance;  ///< used with layout.rebalances_experts
   std::string address;            ///< where process 0 meets the others
+  int meet_timeout_s = 60;
 
   int ranks_per_node() const { return layout.ranks_count() / nodes_count; }
 };

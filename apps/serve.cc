@@ -50,6 +50,12 @@ void on_signal(int signal) {
   }
 }
 
+/// Whoever stops a group signals all of its processes, and a follower must not take its leader's
+/// answers along: the first signal is left to the leader, the second ends this process.
+void on_follower_signal(int signal) {
+  std::signal(signal, SIG_DFL);
+}
+
 /// The last part of the folder's path, also where that is given as "models/tiny-moe/" or ".".
 std::string name_of(const std::string& folder) {
   std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();
@@ -100,7 +106,10 @@ Result<void> serve(ServeOptions& options) {
                              [&losses](const Error& error) { losses.lose(error); }));
   engine::EngineClient* const engine = running.set->client();
   if (engine == nullptr) {
-    fmt::print("process {} of {} follows\n", options.layout.node_rank, options.layout.nodes_count);
+    std::signal(SIGINT, on_follower_signal);
+    std::signal(SIGTERM, on_follower_signal);
+    fmt::print("process {} of {} follows and ends with its leader\n", options.layout.node_rank,
+               options.layout.nodes_count);
     std::fflush(stdout);
     running.set->wait_for_followers();
     return losses.result();

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
-#include <charconv>
+#include <list>
 #include <thread>
 
+#include "comm/hello.h"
+#include "comm/missing_log.h"
 #include "comm/regroup.h"
 #include "io/host.h"
 
@@ -16,63 +17,21 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr const char* kMagic = "tandem rendezvous";
 constexpr const char* kVersion = "1";
-constexpr milliseconds kHelloTimeout{2000};  // a stranger may hold up the meeting this long
-constexpr milliseconds kLook{100};           // between two looks at who is still there
-constexpr size_t kHelloParts = 3;            // before the names and values
+constexpr milliseconds kRefuseTimeout{2000};  // a refused process may be slow to take the reason
+constexpr milliseconds kLook{100};            // between two looks at who is still there
+/// Connections that have said nothing yet. More than this besides the ranks are not ours.
+constexpr size_t kStrangersMax = 64;
+constexpr size_t kMissingNamedMax = 8;
 
-RankPlace place_here() {
-  return {io::host_name(), io::process_id()};
-}
-
-RankPlace place_of(const std::string& host, const std::string& process_id) {
-  RankPlace place{host.substr(0, 255), 0};
-  std::from_chars(process_id.data(), process_id.data() + process_id.size(), place.process_id);
-  return place;
-}
-
-std::string describe(int rank, const RankPlace& place) {
-  return fmt::format("rank {} of host {} (process {})", rank, place.host, place.process_id);
-}
-
-/// Everything that must be equal, as alternating names and values.
-std::vector<std::string> fields(const RendezvousOptions& options) {
-  std::vector<std::string> parts = {"protocol version", kVersion,
-                                    "number of ranks",  std::to_string(options.ranks_count),
-                                    "heap bytes",       std::to_string(options.heap_bytes)};
-  for (const auto& [name, value] : options.settings) {
-    parts.push_back(name);
-    parts.push_back(value);
-  }
-  return parts;
-}
-
-std::string value_of(const std::vector<std::string>& parts, const std::string& name) {
-  for (size_t i = 0; i + 1 < parts.size(); i += 2) {
-    if (parts[i] == name) return parts[i + 1];
-  }
-  return "nothing";
-}
-
-/// Every field in which the two differ, with both values; empty when they agree.
-std::string differences(const std::vector<std::string>& mine, const std::string& my_name,
-                        const std::vector<std::string>& theirs, const std::string& their_name) {
-  std::vector<std::string> names;
-  for (const auto& parts : {mine, theirs}) {
-    for (size_t i = 0; i + 1 < parts.size(); i += 2) {
-      if (std::find(names.begin(), names.end(), parts[i]) == names.end()) names.push_back(parts[i]);
-    }
-  }
-  std::string text;
-  for (const std::string& name : names) {
-    const std::string my_value = value_of(mine, name);
-    const std::string their_value = value_of(theirs, name);
-    if (my_value == their_value) continue;
-    text += fmt::format("{}{}: {} has {}, {} has {}", text.empty() ? "" : "; ", name, their_name,
-                        their_value, my_name, my_value);
-  }
-  return text;
+Hello make_hello(const RendezvousOptions& options) {
+  Hello hello{.rank = options.rank,
+              .place = place_here(),
+              .fields = {{"protocol version", kVersion},
+                         {"number of ranks", std::to_string(options.ranks_count)},
+                         {"heap bytes", std::to_string(options.heap_bytes)}}};
+  hello.fields.insert(hello.fields.end(), options.settings.begin(), options.settings.end());
+  return hello;
 }
 
 /// Rank 0's side. Owns the connections until all have met.
@@ -80,13 +39,14 @@ class Host {
  public:
   Host(const RendezvousOptions& options, io::Listener listener, io::Listener local, Meeting meeting)
       : options_(options),
-        deadline_(steady_clock::now() + options.start_timeout),
+        own_(make_hello(options)),
+        start_(steady_clock::now()),
         listener_(std::move(listener)),
         local_(std::move(local)),
         meeting_(std::move(meeting)) {
     meeting_.connections.resize(static_cast<size_t>(options.ranks_count));
     meeting_.places.resize(static_cast<size_t>(options.ranks_count));
-    meeting_.places[0] = place_here();
+    meeting_.places[0] = own_.place;
   }
 
   /// On failure every rank that came is told the same reason.
@@ -108,69 +68,122 @@ class Host {
         .send({.kind = Message::Kind::kRefused,
                .rank = static_cast<uint32_t>(rank_at_fault),
                .parts = {why}},
-              steady_clock::now() + kHelloTimeout)
+              steady_clock::now() + kRefuseTimeout)
         .ok();
   }
 
+  /// Whoever connects is heard when it speaks: neither a stranger's silence nor a rank that was
+  /// stopped just now holds up the others.
   Result<void> gather() {
+    MissingLog log(options_.rank);
     while (!missing().empty()) {
       TANDEM_TRY(check_joined());
-      if (steady_clock::now() >= deadline_) return nobody_came();
-      auto socket = TANDEM_TRY(listener_.accept(steady_clock::now() + kLook));
-      if (socket.has_value()) TANDEM_TRY(join(Connection(std::move(*socket))));
+      if (steady_clock::now() >= start_ + options_.start_timeout) return nobody_came();
+      log.look(missing());
+      wait_for_callers();
+      while (true) {
+        auto socket = TANDEM_TRY(listener_.accept(steady_clock::now()));
+        if (!socket.has_value()) break;
+        callers_.emplace_back(std::move(*socket));
+      }
+      hear_callers();
     }
     return {};
   }
 
-  Result<void> join(Connection connection) {
-    const auto hello = connection.receive(steady_clock::now() + kHelloTimeout);
-    if (!hello.ok() || hello->kind != Message::Kind::kHello || hello->parts.size() < kHelloParts ||
-        hello->parts[0] != kMagic) {
-      spdlog::warn("comm_stranger_refused address={} reason=\"no rank of ours\"",
-                   options_.address.text());
-      return {};
+  void wait_for_callers() const {
+    std::vector<int> descriptors = {listener_.descriptor()};
+    for (const Connection& caller : callers_) descriptors.push_back(caller.descriptor());
+    io::wait_readable(descriptors, kLook);
+  }
+
+  void hear_callers() {
+    for (auto caller = callers_.begin(); caller != callers_.end();) {
+      auto message = caller->take();
+      if (message.ok() && !message->has_value()) {
+        ++caller;
+        continue;
+      }
+      const auto hello = message.ok() ? hello_of(**message) : std::nullopt;
+      if (hello.has_value()) {
+        join(std::move(*caller), *hello);
+      } else {
+        send_away(message.ok() ? "no rank of ours" : message.error().what);
+      }
+      caller = callers_.erase(caller);
     }
-    const RankPlace place = place_of(hello->parts[1], hello->parts[2]);
-    const auto rank = static_cast<int>(std::min<uint32_t>(hello->rank, 1u << 20));
-    const std::string name = describe(rank, place);
-    const std::string differ =
-        differences(fields(options_), describe(0, meeting_.places[0]),
-                    {hello->parts.begin() + kHelloParts, hello->parts.end()}, name);
-    std::string why;
-    if (!differ.empty()) {
-      why = "the ranks were started differently: " + differ + "; give all the same flags";
-    } else if (rank == 0 || rank >= options_.ranks_count) {
-      why = fmt::format("{} is not one of the ranks 1 to {}; check --node-rank", name,
-                        options_.ranks_count - 1);
-    } else if (meeting_.connections[static_cast<size_t>(rank)]) {
-      why = fmt::format("two processes claim one rank: {} and {}; check --node-rank", name,
-                        describe(rank, meeting_.places[static_cast<size_t>(rank)]));
+    while (callers_.size() > kStrangersMax + meeting_.connections.size()) {
+      send_away("it says nothing, and too many do");
+      callers_.pop_front();
     }
+  }
+
+  void send_away(const std::string& reason) const {
+    spdlog::warn("comm_stranger_refused address={} reason=\"{}\"", options_.address.text(), reason);
+  }
+
+  /// A process that does not fit is told why, and its place stays free for one that does.
+  void join(Connection connection, const Hello& hello) {
+    const std::string why = objection(hello);
     if (!why.empty()) {
+      spdlog::warn("comm_rank_refused address={} reason=\"{}\"", options_.address.text(), why);
       refuse(connection, why, rank_at_fault_);
-      return make_error(Code::kInvalidArgument, why);
+      refused_ = why;
+      return;
     }
-    meeting_.places[static_cast<size_t>(rank)] = place;
-    meeting_.connections[static_cast<size_t>(rank)].emplace(std::move(connection));
-    return {};
+    meeting_.places[static_cast<size_t>(hello.rank)] = hello.place;
+    meeting_.connections[static_cast<size_t>(hello.rank)].emplace(std::move(connection));
   }
 
-  /// The ranks that have not come: "1, 3"; empty when all have.
-  std::string missing() const {
-    std::string ranks;
-    for (int rank = 1; rank < options_.ranks_count; ++rank) {
-      if (meeting_.connections[static_cast<size_t>(rank)]) continue;
-      ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+  /// Why a process cannot be that rank; empty when it can.
+  std::string objection(const Hello& hello) const {
+    const std::string differ = differences(own_, hello);
+    if (!differ.empty()) {
+      return "the ranks were started differently: " + differ + "; give all the same flags";
     }
+    if (hello.rank == 0 || hello.rank >= options_.ranks_count) {
+      return fmt::format("{} is not one of the ranks 1 to {}; check --node-rank", hello.name(),
+                         options_.ranks_count - 1);
+    }
+    if (meeting_.connections[static_cast<size_t>(hello.rank)]) {
+      return fmt::format("two processes claim one rank: {} and {}; check --node-rank", hello.name(),
+                         name_of(hello.rank));
+    }
+    return "";
+  }
+
+  /// Of a rank that has come.
+  std::string name_of(int rank) const {
+    return Hello{.rank = rank, .place = meeting_.places[static_cast<size_t>(rank)]}.name();
+  }
+
+  /// "rank 1 of host b, rank 3 of host b"; empty when all have come. Nobody has seen them, but all
+  /// ranks of a group run on the host of rank 0.
+  std::string missing() const {
+    return names_of([&](size_t rank) { return !meeting_.connections[rank]; });
+  }
+
+  template <typename Predicate>
+  std::string names_of(Predicate is_meant) const {
+    std::string ranks;
+    size_t count = 0;
+    for (size_t rank = 1; rank < meeting_.places.size(); ++rank) {
+      if (!is_meant(rank)) continue;
+      if (++count > kMissingNamedMax) continue;
+      ranks += fmt::format("{}rank {} of host {}", ranks.empty() ? "" : ", ", rank,
+                           meeting_.places[0].host);
+    }
+    if (count > kMissingNamedMax) ranks += fmt::format(" and {} more", count - kMissingNamedMax);
     return ranks;
   }
 
   Error nobody_came() const {
-    return make_error(
-        Code::kDeadlineExceeded,
-        fmt::format("{} ms after the start these ranks have not come to {}: {}; start them with "
-                    "this address, or look into their logs",
-                    options_.start_timeout.count(), options_.address.text(), missing()));
+    std::string what = fmt::format(
+        "{} ms after the start these have not come to {}: {}; start them with this address, or "
+        "look into their logs",
+        options_.start_timeout.count(), options_.address.text(), missing());
+    if (!refused_.empty()) what += ". The last one that was refused: " + refused_;
+    return make_error(Code::kDeadlineExceeded, what);
   }
 
   /// A rank that came and died must not be waited for.
@@ -189,8 +202,7 @@ class Host {
     meeting_.connections[static_cast<size_t>(rank)].reset();
     rank_at_fault_ = rank;
     return make_error(Code::kUnavailable,
-                      describe(rank, meeting_.places[static_cast<size_t>(rank)]) +
-                          " ended while the ranks were meeting; look into its log");
+                      name_of(rank) + " ended while the ranks were meeting; look into its log");
   }
 
   Result<void> welcome() {
@@ -201,33 +213,56 @@ class Host {
     }
     for (int rank = 1; rank < options_.ranks_count; ++rank) {
       auto& connection = meeting_.connections[static_cast<size_t>(rank)];
-      if (!connection->send(message, deadline_).ok()) return ended(rank);
+      if (!connection->send(message, steady_clock::now() + options_.start_timeout).ok()) {
+        return ended(rank);
+      }
     }
     return {};
   }
 
   Result<void> hand_over() {
-    for (int handed = 1; handed < options_.ranks_count;) {
+    const auto deadline = steady_clock::now() + options_.start_timeout;
+    MissingLog log(options_.rank);
+    std::vector<bool> handed(meeting_.places.size());
+    const auto waiting = [&] { return names_of([&](size_t rank) { return !handed[rank]; }); };
+    while (!waiting().empty()) {
       TANDEM_TRY(check_joined());
-      if (steady_clock::now() >= deadline_) {
+      if (steady_clock::now() >= deadline) {
         return make_error(Code::kDeadlineExceeded,
-                          "not every rank has fetched the shared memory in time; all ranks of a "
-                          "group must run on one host");
+                          waiting() +
+                              " did not fetch the shared memory in time; all ranks of a "
+                              "group must run on one host");
       }
+      log.look(waiting());
       auto socket = TANDEM_TRY(local_.accept(steady_clock::now() + kLook));
       if (socket.has_value() && socket->send_descriptor(meeting_.memory.descriptor()).ok()) {
-        ++handed;
+        handed[rank_to_hand(handed, socket->peer_process_id())] = true;
       }
     }
     return {};
   }
 
+  /// One that waits in that process; ranks of a process are alike. In another namespace of
+  /// processes its number is not the one that it told: then any.
+  size_t rank_to_hand(const std::vector<bool>& handed, int process_id) const {
+    size_t any = 0;
+    for (size_t rank = 1; rank < handed.size(); ++rank) {
+      if (handed[rank]) continue;
+      if (meeting_.places[rank].process_id == process_id) return rank;
+      any = rank;
+    }
+    return any;
+  }
+
   const RendezvousOptions& options_;
-  const io::Deadline deadline_;
+  const Hello own_;
+  const steady_clock::time_point start_;
   io::Listener listener_;
   io::Listener local_;
   Meeting meeting_;
-  int rank_at_fault_ = 0;  // a rank that died; otherwise rank 0, which refuses
+  std::list<Connection> callers_;  // that have not said who they are, oldest first
+  std::string refused_;            // why the last process was refused
+  int rank_at_fault_ = 0;          // a rank that died; otherwise rank 0, which refuses
 };
 
 /// The key is the name of the local socket: who does not know it cannot ask for the memory.
@@ -262,16 +297,19 @@ Result<Meeting> meet_as_host(const RendezvousOptions& options) {
 }
 
 Result<Connection> connect_to_host(const RendezvousOptions& options, io::Deadline deadline) {
+  MissingLog log(options.rank);
   while (true) {
     auto socket = io::Socket::connect_tcp(options.address, deadline);
     if (socket.ok()) return Connection(std::move(*socket));
     if (steady_clock::now() + kLook >= deadline) {
       return make_error(
           Code::kDeadlineExceeded,
-          fmt::format("rank {} of host {} found no rank 0 within {} ms: {}; start rank 0 there",
-                      options.rank, io::host_name(), options.start_timeout.count(),
-                      socket.error().what));
+          fmt::format("rank {} of host {} did not find rank 0 of host {} within {} ms: {}; start "
+                      "rank 0 there, or look into its log",
+                      options.rank, io::host_name(), options.address.host,
+                      options.start_timeout.count(), socket.error().what));
     }
+    log.look("rank 0 of host " + options.address.host);
     std::this_thread::sleep_for(kLook);
   }
 }
@@ -279,12 +317,19 @@ Result<Connection> connect_to_host(const RendezvousOptions& options, io::Deadlin
 /// What rank 0 says next; its refusal or its end is an error.
 Result<Message> next_answer(const RendezvousOptions& options, Connection& connection,
                             io::Deadline deadline) {
-  auto answer = connection.receive(deadline);
+  MissingLog log(options.rank);
+  auto answer = connection.receive(std::min(deadline, log.next()));
+  while (!answer.ok() && answer.error().code == Code::kDeadlineExceeded &&
+         steady_clock::now() < deadline) {
+    log.look("rank 0 of host " + options.address.host + ", or who has not come to it");
+    answer = connection.receive(std::min(deadline, log.next()));
+  }
   if (!answer.ok()) {
-    return make_error(Code::kUnavailable,
-                      fmt::format("rank 0 at {} ended or fell silent while the ranks were meeting "
-                                  "({}); look into its log",
-                                  options.address.text(), answer.error().what));
+    return make_error(
+        Code::kUnavailable,
+        fmt::format("rank 0 of host {} (port {}) ended or fell silent while the ranks "
+                    "were meeting ({}); look into its log",
+                    options.address.host, options.address.port, answer.error().what));
   }
   if (answer->kind == Message::Kind::kRefused && answer->parts.size() == 1) {
     return make_error(Code::kFailedPrecondition, answer->parts[0]);
@@ -300,15 +345,12 @@ Result<io::SharedMemory> fetch_memory(const std::string& key, size_t bytes, io::
 Result<Meeting> meet_as_guest(const RendezvousOptions& options) {
   const io::Deadline deadline = steady_clock::now() + options.start_timeout;
   Connection connection = TANDEM_TRY(connect_to_host(options, deadline));
-  Message hello{.kind = Message::Kind::kHello, .rank = static_cast<uint32_t>(options.rank)};
-  const RankPlace here = place_here();
-  hello.parts = {kMagic, here.host, std::to_string(here.process_id)};
-  for (std::string& part : fields(options)) hello.parts.push_back(std::move(part));
+  const Hello hello = make_hello(options);
   // If rank 0 is gone again, reading its answer says so.
-  (void)connection.send(hello, deadline).ok();
+  (void)connection.send(encode(hello), deadline).ok();
 
   // Rank 0 reports who is missing; it gets a little longer than it gives itself.
-  const io::Deadline patience = deadline + 2 * kHelloTimeout;
+  const io::Deadline patience = deadline + 2 * kRefuseTimeout;
   const Message welcome = TANDEM_TRY(next_answer(options, connection, patience));
   const auto ranks = static_cast<size_t>(options.ranks_count);
   if (welcome.kind != Message::Kind::kWelcome || welcome.parts.size() != 1 + 2 * ranks) {
@@ -324,12 +366,12 @@ Result<Meeting> meet_as_guest(const RendezvousOptions& options) {
   auto memory = fetch_memory(welcome.parts[0], options.heap_bytes * ranks, patience);
   if (!memory.ok()) {
     // If the meeting failed for another reason, rank 0 is about to say so.
-    TANDEM_TRY(next_answer(options, connection, steady_clock::now() + kHelloTimeout));
+    TANDEM_TRY(next_answer(options, connection, steady_clock::now() + kRefuseTimeout));
     return make_error(
         Code::kFailedPrecondition,
         fmt::format("{} cannot reach the memory of {}: {}; all ranks of a group must run on one "
                     "host",
-                    describe(options.rank, here), describe(0, places[0]), memory.error().what));
+                    hello.name(), Hello{.place = places[0]}.name(), memory.error().what));
   }
   Meeting meeting{.places = std::move(places),
                   .memory = std::move(*memory),
@@ -343,7 +385,11 @@ Result<Meeting> meet_as_guest(const RendezvousOptions& options) {
 }  // namespace
 
 Result<Meeting> meet(const RendezvousOptions& options) {
-  return options.rank == 0 ? meet_as_host(options) : meet_as_guest(options);
+  spdlog::info("comm_rank_meets rank={} ranks_count={} address={}", options.rank,
+               options.ranks_count, options.address.text());
+  auto meeting = options.rank == 0 ? meet_as_host(options) : meet_as_guest(options);
+  if (meeting.ok()) spdlog::info("comm_rank_met rank={}", options.rank);
+  return meeting;
 }
 
 }  // namespace tandem::comm

@@ -23,7 +23,7 @@ struct RendezvousOptions {
   size_t heap_bytes = 0;  ///< of each rank; whole pages
   /// What else must be equal on all ranks, name and value: model, dtype, sharding, ...
   std::vector<std::pair<std::string, std::string>> settings;
-  std::chrono::milliseconds start_timeout{60'000};
+  std::chrono::milliseconds start_timeout{60'000};  ///< until all must have come (--dist-timeout)
   /// So many ranks in order go on together or not at all when some are lost.
   int inseparable_ranks = 1;
 };
@@ -40,8 +40,12 @@ struct Meeting {
 
 /// Brings the ranks of one host together. Rank 0 compares what every rank brings with its own,
 /// makes the heaps and hands their descriptor over a local socket that only a holder of the
-/// session's random key finds. Every rank gets the same answer: all met, or one error that says
-/// which rank of which host differs (with both values of every field), died or never came.
+/// session's random key finds. Every rank that came gets the same answer: all met, or one error
+/// that says which rank of which host died or never came.
+///
+/// A process that brings another version, other settings or the number of a rank that has come is
+/// refused alone: it learns what differs, with both values of every field, and its place stays
+/// free. Strangers and silent connections hold nobody up.
 Result<Meeting> meet(const RendezvousOptions& options);
 
 }  // namespace tandem::comm

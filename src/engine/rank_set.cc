@@ -2,13 +2,24 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <spdlog/spdlog.h>
 
+#include <chrono>
 #include <thread>
 
 #include "engine/group_runner.h"
 #include "engine/validate.h"
 
 namespace tandem::engine {
+namespace {
+
+int64_t ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                               start)
+      .count();
+}
+
+}  // namespace
 
 /// Members in the order of their making; destroyed the other way round.
 struct RankSet::Rank {
@@ -25,6 +36,7 @@ struct RankSet::Rank {
 };
 
 Result<void> RankSet::Rank::create(const Options& options) {
+  const auto start = std::chrono::steady_clock::now();
   const auto shard = TANDEM_TRY(model::Shard::create(options.config, options.layout, member.rank));
   const StepMemory::Options step = StepMemory::options_of(options.limits, options.compute);
   device = TANDEM_TRY(options.make_device());
@@ -32,7 +44,9 @@ Result<void> RankSet::Rank::create(const Options& options) {
   model = TANDEM_TRY(model::Qwen3::load(
       *device, shard, *source,
       {.compute = options.compute, .positions_max = int64_t{options.limits.model_length_max}}));
+  // Loading and warm-up take minutes for a large model, and the slowest rank holds up all.
   if (!shard.is_whole()) {
+    spdlog::info("rank_loaded rank={} ms={}", member.rank, ms_since(start));
     peers = TANDEM_TRY(RankPeers::create({.rank = member.rank,
                                           .heap = member.heap,
                                           .regroup = member.regroup,
@@ -48,6 +62,7 @@ Result<void> RankSet::Rank::create(const Options& options) {
                            .kv_dtype = options.compute,
                            .comm = peers == nullptr ? nullptr : &peers->links().comm()}));
   if (peers == nullptr) return {};
+  spdlog::info("rank_ready rank={} ms={}", member.rank, ms_since(start));
   TANDEM_TRY(peers->start_balancing());
   if (leads()) {
     group = std::make_unique<GroupRunner>(*runner, *peers, step.tensors(), member.leave);

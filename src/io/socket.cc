@@ -69,6 +69,17 @@ Result<Addresses> resolve(const Endpoint& endpoint) {
   return Addresses(found, ::freeaddrinfo);
 }
 
+/// Whoever connects to a port of its own host where nobody listens may be given that port.
+bool is_joined_to_itself(int descriptor) {
+  sockaddr_storage own{};
+  sockaddr_storage peer{};
+  socklen_t own_size = sizeof own;
+  socklen_t peer_size = sizeof peer;
+  return ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
+         ::getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0 &&
+         own_size == peer_size && std::memcmp(&own, &peer, own_size) == 0;
+}
+
 /// A leading zero byte makes a name that is no file and that ends with its socket.
 Result<std::pair<sockaddr_un, socklen_t>> local_address(const std::string& name) {
   sockaddr_un address{};
@@ -141,6 +152,10 @@ Result<Socket> Socket::connect_tcp(const Endpoint& endpoint, Deadline deadline) 
     socklen_t size = sizeof error;
     ::getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) continue;
+    if (is_joined_to_itself(socket.descriptor())) {
+      error = ECONNREFUSED;
+      continue;
+    }
     set_tcp_options(socket.descriptor());
     return socket;
   }
@@ -248,6 +263,13 @@ Result<FileDescriptor> Socket::receive_descriptor(Deadline deadline) {
   int value = -1;
   std::memcpy(&value, CMSG_DATA(header), sizeof value);
   return FileDescriptor(value);
+}
+
+int Socket::peer_process_id() const {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  ::getsockopt(descriptor(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  return peer.pid;
 }
 
 Result<Listener> Listener::listen_tcp(const Endpoint& endpoint) {

@@ -28,8 +28,9 @@ Result<Endpoint> parse_endpoint(std::string_view text);
 /// deadline (kDeadlineExceeded); an end of the other side is kUnavailable.
 class Socket {
  public:
-  /// One attempt; kUnavailable while nobody listens. The connection of a peer whose machine is gone
-  /// ends after about four seconds; one whose process is only stopped stays.
+  /// One attempt; kUnavailable while nobody listens, also when the system joins the socket to
+  /// itself (it may pick the asked-for port as the socket's own). The connection of a peer whose
+  /// machine is gone ends after about four seconds; one whose process is only stopped stays.
   static Result<Socket> connect_tcp(const Endpoint& endpoint, Deadline deadline);
   /// To a local listener of this host and user; kNotFound when there is none.
   static Result<Socket> connect_local(const std::string& name);
@@ -45,6 +46,8 @@ class Socket {
   /// Gives the other process a descriptor of its own for the same file. Local sockets only.
   Result<void> send_descriptor(const FileDescriptor& descriptor);
   Result<FileDescriptor> receive_descriptor(Deadline deadline);
+  /// Of the process that made the other end of a local socket, as this process numbers it.
+  int peer_process_id() const;
 
   int descriptor() const { return descriptor_.get(); }
 
@@ -66,6 +69,8 @@ class Listener {
   Result<std::optional<Socket>> accept(Deadline deadline);
   /// The port of a TCP listener: the one asked for, or the one chosen for port 0.
   int port() const;
+  /// Readable when a connection waits.
+  int descriptor() const { return descriptor_.get(); }
 
  private:
   explicit Listener(FileDescriptor descriptor) : descriptor_(std::move(descriptor)) {}

@@ -55,6 +55,19 @@ TEST(Socket, NobodyThereIsAnError) {
   EXPECT_FALSE(Socket::connect_local("tandem-test-nobody").ok());
 }
 
+TEST(Socket, IsNotJoinedToItself) {
+  // Callers get even ports while there are some, listeners odd ones. Sooner or later a caller of an
+  // even port is given that very port, and then both ends of the connection are one socket.
+  int port = 0;
+  while (port == 0) {
+    const int even = Listener::listen_tcp({"127.0.0.1", 0})->port() & ~1;
+    if (Listener::listen_tcp({"127.0.0.1", even}).ok()) port = even;
+  }
+  for (int attempt = 0; attempt < 30'000; ++attempt) {
+    ASSERT_FALSE(Socket::connect_tcp({"127.0.0.1", port}, soon()).ok()) << "attempt " << attempt;
+  }
+}
+
 TEST(Socket, MemoryIsHandedOver) {
   auto listener = *Listener::listen_local("tandem-test-memory");
   Socket near = *Socket::connect_local("tandem-test-memory");

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from x import build, fuzzers, goldens, packages, sources, stages
+from x import build, fuzzers, goldens, kills, packages, sources, stages
 from x.shell import Failed
 
 PRESETS = ("release", "debug", "asan", "tsan")
@@ -24,6 +24,12 @@ def tidy(options: argparse.Namespace) -> None:
 def tsan(_: argparse.Namespace) -> None:
     build.build("tsan")
     build.sanitized_ctest("tsan")
+
+
+def run_kills(options: argparse.Namespace) -> None:
+    program = options.program or build.program()
+    seeds = options.cases or kills.seeds_of(options.seed, options.times)
+    kills.run(program, seeds)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,6 +59,11 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("what", nargs="?", help="a file of tools/golden without .py")
     sub = verb("fuzz", lambda o: fuzzers.run_all(o.seconds), "run every fuzzer on its corpus")
     sub.add_argument("--seconds", type=int, default=30, help="per fuzzer (default 30)")
+    sub = verb("kills", run_kills, "kill and stop ranks of `tandem serve` at random points")
+    sub.add_argument("--times", type=int, default=200, help="cases (default 200)")
+    sub.add_argument("--seed", type=int, help="of the first case (default: random)")
+    sub.add_argument("--cases", type=int, nargs="+", help="exactly the cases of these seeds")
+    sub.add_argument("--program", help="a tandem that is built already")
     verb("tsan", tsan, "build and test under ThreadSanitizer")
     return top
 
