@@ -132,6 +132,9 @@ void add_layout_flags(CLI::App& verb, LayoutOptions& options) {
       ->check(CLI::Range(0, comm::kRanksMax));
   verb.add_option("--dist-init-addr", options.address,
                   "HOST:PORT where process 0 meets the others");
+  verb.add_option("--collective-late-after", options.late_after_s,
+                  "seconds after which a rank that others wait for is logged by name")
+      ->check(CLI::Range(0.1, 3600.0));
 }
 
 Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions& device,
@@ -174,11 +177,13 @@ Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions&
     TANDEM_TRY(join({.address = TANDEM_TRY(io::parse_endpoint(options.address)),
                      .ranks_count = options.layout.ranks_count(),
                      .heap_bytes = heap_bytes,
-                     .settings = settings_of(folder, device, options, limits)},
+                     .settings = settings_of(folder, device, options, limits),
+                     .late_after = options.late_after()},
                     first_rank, ranks_count, running.memberships));
   } else if (!is_alone) {
-    running.threads = TANDEM_TRY(
-        comm::ThreadGroup::create({.ranks_count = ranks_count, .heap_bytes = heap_bytes}));
+    running.threads = TANDEM_TRY(comm::ThreadGroup::create({.ranks_count = ranks_count,
+                                                            .heap_bytes = heap_bytes,
+                                                            .late_after = options.late_after()}));
   }
   running.set = TANDEM_TRY(
       engine::RankSet::create(std::move(set), members_of(running, first_rank, ranks_count)));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,7 +21,12 @@ struct LayoutOptions {
   int expert_parallel_size = 0;  ///< 0: all ranks
   int nodes_count = 1;           ///< processes
   int node_rank = 0;
-  std::string address;  ///< where process 0 meets the others
+  std::string address;      ///< where process 0 meets the others
+  double late_after_s = 2;  ///< a rank that is waited for so long is logged
+
+  std::chrono::milliseconds late_after() const {
+    return std::chrono::milliseconds(static_cast<int64_t>(late_after_s * 1000));
+  }
 
   int ranks_per_node() const { return layout.ranks_count() / nodes_count; }
 };

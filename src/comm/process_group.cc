@@ -25,7 +25,7 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(RendezvousOptions optio
 ProcessGroup::ProcessGroup(const RendezvousOptions& options, Meeting& meeting)
     : memory_(std::move(meeting.memory)),
       health_(std::move(meeting.places)),
-      heap_(wait_options(options.rank, options.ranks_count, options.ranks_count), memory_.bytes(),
+      heap_(wait_options(options.rank, options.ranks_count, options.late_after), memory_.bytes(),
             health_) {}
 
 }  // namespace tandem::comm

@@ -20,7 +20,7 @@ ThreadGroup::ThreadGroup(Options options, io::SharedMemory memory)
                                      {io::host_name(), io::process_id()})) {
   for (int rank = 0; rank < options.ranks_count; ++rank) {
     heaps_.push_back(std::make_unique<SymmetricHeap>(
-        wait_options(rank, options.ranks_count, options.ranks_count), memory_.bytes(), health_));
+        wait_options(rank, options.ranks_count, options.late_after), memory_.bytes(), health_));
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -18,6 +19,8 @@ class ThreadGroup {
   struct Options {
     int ranks_count = 1;  ///< 1 to 1024
     size_t heap_bytes = 0;
+    /// A rank that another has waited for so long is logged by name.
+    std::chrono::milliseconds late_after = SymmetricHeap::kLateAfter;
   };
   static Result<std::unique_ptr<ThreadGroup>> create(Options options);
 
