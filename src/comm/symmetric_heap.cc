@@ -128,8 +128,12 @@ void SymmetricHeap::signal(int rank, Flag flag, uint64_t epoch) {
   counters_.signals.fetch_add(1, std::memory_order_relaxed);
 }
 
+uint64_t SymmetricHeap::epoch_of(Flag flag) const {
+  return word(options_.rank, flag).epoch.load(std::memory_order_acquire);
+}
+
 bool SymmetricHeap::has_arrived(Flag flag, uint64_t epoch) const {
-  return word(options_.rank, flag).epoch.load(std::memory_order_acquire) >= epoch;
+  return epoch_of(flag) >= epoch;
 }
 
 Result<void> SymmetricHeap::wait(Flag flag, uint64_t epoch, int source) {

@@ -34,7 +34,7 @@ struct HeapCounters {
 ///
 /// Collectives use put, signal and wait only, and read nothing but their own heap: a link to a
 /// peer may later be a network. Owned by a group (thread_group.h, process_group.h). Used by one
-/// thread, the rank's; `signal` and the counters may be used from any.
+/// thread, the rank's; `signal`, `epoch_of` and the counters may be used from any.
 ///
 /// Orders: signal is a release of everything this thread put before it, wait is the matching
 /// acquire. Puts are not ordered among each other, and nothing else is.
@@ -101,6 +101,9 @@ class SymmetricHeap {
 
   /// Waits without end and without a log line for a flag that anyone may signal: an idle group.
   Result<void> wait_idle(Flag flag, uint64_t epoch);
+
+  /// How far this rank's flag has come. Acquires like a wait.
+  uint64_t epoch_of(Flag flag) const;
 
   /// Whether a wait would return at once. Acquires like one.
   bool has_arrived(Flag flag, uint64_t epoch) const;

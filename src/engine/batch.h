@@ -6,6 +6,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "engine/request.h"
 #include "ops/sample/sample.h"
 
 namespace tandem::engine {
@@ -26,6 +27,8 @@ class StepRunner {
   /// Error means that the whole step is lost.
   virtual Result<void> run(std::span<const BatchItem> items,
                            std::span<ops::SampledRow> sampled) = 0;
+  /// Appends what is known of each rank that takes part, but for pages. Thread-safe.
+  virtual void append_ranks(std::vector<RankStatus>&) const {}
 };
 
 }  // namespace tandem::engine

@@ -19,7 +19,7 @@ class EngineRouter final : public EngineClient {
 
   Result<void> submit(Request request, EventSink& sink) override;
   void cancel(RequestId id) override;
-  /// Sums over engines; ready while all are, with the first reason.
+  /// Sums over engines, and the ranks of all; ready while all are, with the first reason.
   EngineStatus status() const override;
 
  private:

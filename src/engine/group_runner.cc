@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "engine/rank_tally.h"
+
 namespace tandem::engine {
 
 GroupRunner::GroupRunner(ModelRunner& model, RankLinks& links, const StepTensors::Limits& limits,
@@ -69,6 +71,18 @@ Result<void> GroupRunner::run_group(std::span<const BatchItem> items) {
   return model_.forward(input);
 }
 
+void GroupRunner::append_ranks(std::vector<RankStatus>& ranks) const {
+  const int first = links_.heap().rank();
+  ranks.push_back(rank_status(first, tally_row(model_.tally(), &links_.heap())));
+  for (int follower = 1; follower < links_.comm().tensor_group().ranks_count(); ++follower) {
+    TallyRow row;
+    for (size_t i = 0; i < row.size(); ++i) {
+      row[i] = links_.counters().read(follower, static_cast<int>(i));
+    }
+    ranks.push_back(rank_status(first + follower, row));
+  }
+}
+
 void GroupRunner::leave() {
   // An empty message is the end. If the group is lost, the followers know.
   if (links_.steps() != nullptr) static_cast<void>(links_.steps()->send({}));
@@ -81,6 +95,7 @@ Result<void> follow(ModelRunner& model, RankLinks& links, const StepTensors::Lim
     const std::span<const std::byte> bytes = TANDEM_TRY(links.steps()->receive());
     if (bytes.empty()) return {};
     TANDEM_TRY(model.forward(TANDEM_TRY(message.decode(bytes))));
+    links.counters().publish(tally_row(model.tally(), &links.heap()));
   }
 }
 

@@ -29,6 +29,8 @@ class GroupRunner final : public StepRunner, public Standby {
   Result<void> run(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled) override;
   Result<void> turn(const std::function<bool()>& has_news) override;
   void ring() override { links_.doorbell().ring(); }
+  /// This rank and its followers, in whichever process.
+  void append_ranks(std::vector<RankStatus>& ranks) const override;
   /// Lets the followers go, and leaves.
   void leave() override;
 

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "comm/broadcast/broadcast.h"
 #include "comm/doorbell/doorbell.h"
+#include "comm/shared_counters/shared_counters.h"
 #include "comm/step_header/step_header.h"
 #include "comm/symmetric_heap.h"
 #include "engine/step_memory.h"
@@ -33,13 +34,21 @@ class RankLinks {
   /// Over the leaders of all data-parallel groups; not for followers.
   comm::StepLockstep& lockstep() { return *lockstep_; }
   comm::Doorbell& doorbell() { return *doorbell_; }
+  /// Of the ranks of a tensor-parallel group, for its leader to show.
+  comm::SharedCounters& counters() { return *counters_; }
+  /// Of all ranks.
+  const comm::SymmetricHeap& heap() const { return heap_; }
 
  private:
+  explicit RankLinks(const comm::SymmetricHeap& heap) : heap_(heap) {}
+
+  const comm::SymmetricHeap& heap_;
   std::unique_ptr<model::RankComm> comm_;
   std::unique_ptr<comm::SymmetricHeap> leaders_;  // ranks of one tensor-parallel number
   std::optional<comm::Broadcast> steps_;
   std::optional<comm::StepLockstep> lockstep_;
   std::optional<comm::Doorbell> doorbell_;
+  std::optional<comm::SharedCounters> counters_;
 };
 
 }  // namespace tandem::engine
