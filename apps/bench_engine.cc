@@ -9,10 +9,10 @@
 #include <optional>
 
 #include "apps/bench_loop.h"
+#include "apps/bench_verbs.h"
 #include "apps/engine_work.h"
 #include "apps/memory_plan.h"
 #include "apps/output_file.h"
-#include "apps/verbs.h"
 #include "cpu/machine_probe.h"
 #include "device/op_times.h"
 
@@ -240,11 +240,9 @@ Result<void> bench_engine(const BenchOptions& options) {
 
 }  // namespace
 
-Verb add_bench(CLI::App& app) {
+Verb add_bench_engine(CLI::App& bench) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* verb = app.add_subcommand("bench", "measure this machine and this program on it");
-  verb->require_subcommand(1);
-  CLI::App* engine = verb->add_subcommand(
+  CLI::App* engine = bench.add_subcommand(
       "engine", "prefill and decode speed, as shares of what the machine can do");
   engine->add_option("model,--model", options->model,
                      "model folder; without weights it runs with random ones");

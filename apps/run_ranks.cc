@@ -161,6 +161,9 @@ void add_layout_flags(CLI::App& verb, LayoutOptions& options) {
   verb.add_option("--dist-timeout", options.meet_timeout_s,
                   "seconds until all processes must have come there")
       ->check(CLI::Range(1, 86'400));
+  verb.add_option("--collective-late-after", options.late_after_s,
+                  "seconds after which a rank that others wait for is logged by name")
+      ->check(CLI::Range(0.1, 3600.0));
 }
 
 Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions& device,
@@ -206,12 +209,14 @@ Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions&
                      .heap_bytes = heap_bytes,
                      .settings = settings_of(folder, device, options, limits),
                      .start_timeout = std::chrono::seconds(options.meet_timeout_s),
+                     .late_after = options.late_after(),
                      .inseparable_ranks = options.layout.tensor_parallel},
                     first_rank, ranks_count, running.memberships));
   } else if (!is_alone) {
     running.threads = TANDEM_TRY(
         comm::ThreadGroup::create({.ranks_count = ranks_count,
                                    .heap_bytes = heap_bytes,
+                                   .late_after = options.late_after(),
                                    .inseparable_ranks = options.layout.tensor_parallel}));
   }
   running.set = TANDEM_TRY(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,6 +24,11 @@ struct LayoutOptions {
   engine::BalanceLimits balance;  ///< used with layout.rebalances_experts
   std::string address;            ///< where process 0 meets the others
   int meet_timeout_s = 60;
+  double late_after_s = 2;  ///< a rank that is waited for so long is logged
+
+  std::chrono::milliseconds late_after() const {
+    return std::chrono::milliseconds(static_cast<int64_t>(late_after_s * 1000));
+  }
 
   int ranks_per_node() const { return layout.ranks_count() / nodes_count; }
 };

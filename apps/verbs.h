@@ -16,7 +16,7 @@ Verb add_logits(CLI::App& app);    // logits.cc
 Verb add_generate(CLI::App& app);  // generate.cc
 Verb add_chat(CLI::App& app);      // chat.cc
 Verb add_inspect(CLI::App& app);   // inspect.cc
-Verb add_bench(CLI::App& app);     // bench_engine.cc
+Verb add_bench(CLI::App& app);     // bench.cc
 Verb add_version(CLI::App& app);   // version.cc
 
 }  // namespace tandem::apps

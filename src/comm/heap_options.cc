@@ -23,9 +23,11 @@ Result<size_t> mapped_heap_bytes(int ranks_count, size_t heap_bytes) {
   return (heap_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 
-SymmetricHeap::Options wait_options(int rank, int ranks_count, int ranks_on_this_host) {
-  SymmetricHeap::Options options{.rank = rank, .ranks_count = ranks_count};
-  if (ranks_on_this_host > static_cast<int>(std::thread::hardware_concurrency())) {
+SymmetricHeap::Options wait_options(int rank, int ranks_count,
+                                    std::chrono::milliseconds late_after) {
+  SymmetricHeap::Options options{
+      .rank = rank, .ranks_count = ranks_count, .late_after = late_after};
+  if (ranks_count > static_cast<int>(std::thread::hardware_concurrency())) {
     options.spin = std::chrono::microseconds(0);
   }
   return options;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 
 #include "base/result.h"
@@ -14,7 +15,9 @@ constexpr size_t kHeapBytesMax = size_t{1} << 40;
 /// kInvalidArgument, with the bounds, for a group that cannot be.
 Result<size_t> mapped_heap_bytes(int ranks_count, size_t heap_bytes);
 
-/// How this rank waits. Spinning pays only when the peer has a core of its own.
-SymmetricHeap::Options wait_options(int rank, int ranks_count, int ranks_on_this_host);
+/// How this rank waits, where all ranks share this host's cores. Spinning pays only when the peer
+/// has a core of its own.
+SymmetricHeap::Options wait_options(int rank, int ranks_count,
+                                    std::chrono::milliseconds late_after);
 
 }  // namespace tandem::comm

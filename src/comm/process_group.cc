@@ -26,12 +26,13 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::join(RendezvousOptions optio
 }
 
 ProcessGroup::ProcessGroup(const RendezvousOptions& options, Meeting& meeting)
-    : reunion_{.key = meeting.key, .rank = options.rank, .heap_bytes = options.heap_bytes},
+    : late_after_(options.late_after),
+      reunion_{.key = meeting.key, .rank = options.rank, .heap_bytes = options.heap_bytes},
       roster_(meeting.places, options.inseparable_ranks),
       listener_(std::move(meeting.survivors)),
       present_(std::make_unique<Present>(std::move(meeting.places))) {
   present_->memory.emplace(std::move(meeting.memory));
-  present_->heap.emplace(wait_options(options.rank, options.ranks_count, options.ranks_count),
+  present_->heap.emplace(wait_options(options.rank, options.ranks_count, late_after_),
                          present_->memory->bytes(), present_->health);
 }
 
@@ -56,7 +57,7 @@ Result<Regrouped> ProcessGroup::enter(Reunion reunion) {
   for (const int number : reunion.ranks) places.push_back(roster_.place(number));
   auto present = std::make_unique<Present>(std::move(places), reunion.ranks);
   present->memory.emplace(std::move(*reunion.memory));
-  present->heap.emplace(wait_options(rank, ranks_count, ranks_count), present->memory->bytes(),
+  present->heap.emplace(wait_options(rank, ranks_count, late_after_), present->memory->bytes(),
                         present->health);
   present->watch = TANDEM_TRY(Watch::start(rank, std::move(reunion.connections), present->health));
   present_ = std::move(present);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,6 +49,7 @@ class ProcessGroup {
   ProcessGroup(const RendezvousOptions& options, Meeting& meeting);
   Result<Regrouped> enter(Reunion reunion);
 
+  const std::chrono::milliseconds late_after_;
   ReunionOptions reunion_;
   Roster roster_;
   std::optional<io::Listener> listener_;  // where survivors find this rank; none once it has left

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "comm/connection.h"
 #include "comm/group_health.h"
+#include "comm/symmetric_heap.h"
 #include "io/shared_memory.h"
 #include "io/socket.h"
 
@@ -24,6 +25,8 @@ struct RendezvousOptions {
   /// What else must be equal on all ranks, name and value: model, dtype, sharding, ...
   std::vector<std::pair<std::string, std::string>> settings;
   std::chrono::milliseconds start_timeout{60'000};  ///< until all must have come (--dist-timeout)
+  /// A rank that another has waited for so long is logged by name. May differ between ranks.
+  std::chrono::milliseconds late_after = SymmetricHeap::kLateAfter;
   /// So many ranks in order go on together or not at all when some are lost.
   int inseparable_ranks = 1;
 };

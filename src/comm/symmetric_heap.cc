@@ -92,12 +92,12 @@ Result<size_t> SymmetricHeap::allocate(size_t bytes) {
   return offset;
 }
 
-Result<Flag> SymmetricHeap::allocate_flags(int count) {
-  return Flag{TANDEM_TRY(allocate(sizeof(FlagWord) * static_cast<size_t>(count)))};
+Result<Flag> SymmetricHeap::allocate_flags(int count, WaitKind kind) {
+  return Flag{TANDEM_TRY(allocate(sizeof(FlagWord) * static_cast<size_t>(count))), kind};
 }
 
 Flag SymmetricHeap::flag_at(Flag first, int index) {
-  return Flag{first.offset + sizeof(FlagWord) * static_cast<size_t>(index)};
+  return Flag{first.offset + sizeof(FlagWord) * static_cast<size_t>(index), first.kind};
 }
 
 std::byte* SymmetricHeap::address(int rank, size_t offset) const {
@@ -115,7 +115,10 @@ void SymmetricHeap::put(int rank, size_t offset, std::span<const std::byte> sour
   if (source.empty()) return;
   std::memcpy(address(rank, offset), source.data(), source.size());
   if (rank != options_.rank) {
-    counters_.bytes_put.fetch_add(source.size(), std::memory_order_relaxed);
+    // One thread puts, so nothing is lost between the halves; an atomic addition would first wait
+    // for every store of the copy above.
+    counters_.bytes_put.store(counters_.bytes_put.load(std::memory_order_relaxed) + source.size(),
+                              std::memory_order_relaxed);
   }
 }
 
@@ -128,23 +131,27 @@ void SymmetricHeap::signal(int rank, Flag flag, uint64_t epoch) {
   counters_.signals.fetch_add(1, std::memory_order_relaxed);
 }
 
+uint64_t SymmetricHeap::epoch_of(Flag flag) const {
+  return word(options_.rank, flag).epoch.load(std::memory_order_acquire);
+}
+
 bool SymmetricHeap::has_arrived(Flag flag, uint64_t epoch) const {
-  return word(options_.rank, flag).epoch.load(std::memory_order_acquire) >= epoch;
+  return epoch_of(flag) >= epoch;
 }
 
 Result<void> SymmetricHeap::wait(Flag flag, uint64_t epoch, int source) {
   FlagWord& own = word(options_.rank, flag);
   if (own.epoch.load(std::memory_order_acquire) >= epoch) return {};
   const auto start = Clock::now();
-  Result<void> result = spin_for(own, epoch) ? Result<void>() : sleep_for(own, epoch, source);
-  counters_.wait_ns.fetch_add(static_cast<uint64_t>((Clock::now() - start).count()),
-                              std::memory_order_relaxed);
+  Result<void> result = spin_for(own, epoch) ? Result<void>() : sleep_for(own, flag, epoch, source);
+  counters_of_whole().wait_ns[static_cast<size_t>(flag.kind)].fetch_add(
+      static_cast<uint64_t>((Clock::now() - start).count()), std::memory_order_relaxed);
   return result;
 }
 
 Result<void> SymmetricHeap::wait_idle(Flag flag, uint64_t epoch) {
   if (has_arrived(flag, epoch)) return {};
-  return sleep_for(word(options_.rank, flag), epoch, kAnyRank);
+  return sleep_for(word(options_.rank, flag), flag, epoch, kAnyRank);
 }
 
 bool SymmetricHeap::spin_for(const FlagWord& word, uint64_t epoch) const {
@@ -163,20 +170,22 @@ bool SymmetricHeap::spin_for(const FlagWord& word, uint64_t epoch) const {
   return arrived();
 }
 
-Result<void> SymmetricHeap::sleep_for(FlagWord& word, uint64_t epoch, int source) {
+Result<void> SymmetricHeap::sleep_for(FlagWord& word, Flag flag, uint64_t epoch, int source) {
+  const std::chrono::nanoseconds sleep =
+      source == kAnyRank ? kSleep : std::min(kSleep, options_.late_after);
   const auto start = Clock::now();
   auto late = start + options_.late_after;
   while (true) {
     TANDEM_TRY(check_peers(word, epoch, source));
     word.sleepers.fetch_add(1);
     const uint64_t seen = word.epoch.load();
-    if (seen < epoch) io::sleep_while_equal(word.epoch, static_cast<uint32_t>(seen), kSleep);
+    if (seen < epoch) io::sleep_while_equal(word.epoch, static_cast<uint32_t>(seen), sleep);
     word.sleepers.fetch_sub(1);
     if (word.epoch.load(std::memory_order_acquire) >= epoch) return {};
     if (source != kAnyRank && Clock::now() >= late) {
       const auto waited = Clock::now() - start;
-      spdlog::warn("comm_rank_late rank={} late=\"{}\" waited_ms={}", health_.number(named(rank())),
-                   health_.name(named(source)),
+      spdlog::warn("comm_rank_late rank={} late=\"{}\" collective={} waited_ms={}",
+                   health_.number(named(rank())), health_.name(named(source)), name_of(flag.kind),
                    std::chrono::duration_cast<std::chrono::milliseconds>(waited).count());
       late = Clock::now() + waited;
     }

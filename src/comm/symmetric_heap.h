@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -9,6 +10,7 @@
 
 #include "base/result.h"
 #include "comm/group_health.h"
+#include "comm/wait_kind.h"
 
 namespace tandem::comm {
 
@@ -16,13 +18,15 @@ namespace tandem::comm {
 /// reset. One rank writes one rank's copy, unless all writers of a moment write the same value.
 struct Flag {
   size_t offset = 0;
+  WaitKind kind = WaitKind::kOther;
 };
 
 /// What one rank has moved and waited since the start. Self-puts are local copies, not counted.
 struct HeapCounters {
   std::atomic<uint64_t> bytes_put{0};
   std::atomic<uint64_t> signals{0};
-  std::atomic<uint64_t> wait_ns{0};
+  /// By WaitKind, in its subgroups too. Idling is not waiting.
+  std::array<std::atomic<uint64_t>, kWaitKindsCount> wait_ns{};
 };
 
 /// One rank's view of N heaps of equal size, one per rank, all mapped here. Every rank makes the
@@ -30,12 +34,14 @@ struct HeapCounters {
 ///
 /// Collectives use put, signal and wait only, and read nothing but their own heap: a link to a
 /// peer may later be a network. Owned by a group (thread_group.h, process_group.h). Used by one
-/// thread, the rank's; `signal` and the counters may be used from any.
+/// thread, the rank's; `signal`, `epoch_of` and the counters may be used from any.
 ///
 /// Orders: signal is a release of everything this thread put before it, wait is the matching
 /// acquire. Puts are not ordered among each other, and nothing else is.
 class SymmetricHeap {
  public:
+  /// Longer than any step, shorter than a user's patience.
+  static constexpr std::chrono::milliseconds kLateAfter{2000};
   struct Options {
     int rank = 0;
     int ranks_count = 1;
@@ -44,7 +50,7 @@ class SymmetricHeap {
     std::chrono::microseconds spin{20};
     int yields_count = 8;
     /// A wait that takes longer is logged with the name of the late rank, and again at 2x, 4x, ...
-    std::chrono::milliseconds late_after{2000};
+    std::chrono::milliseconds late_after = kLateAfter;
   };
   /// `memory` holds the heaps side by side in rank order, zeroed; it and `health` outlive this.
   SymmetricHeap(Options options, std::span<std::byte> memory, const GroupHealth& health);
@@ -72,7 +78,7 @@ class SymmetricHeap {
   /// An offset, a multiple of 64, the same on every rank. Contents are zero. Never freed.
   Result<size_t> allocate(size_t bytes);
   /// `count` flags; the i-th is flag_at(first, i). Each has a cache line of its own.
-  Result<Flag> allocate_flags(int count);
+  Result<Flag> allocate_flags(int count, WaitKind kind = WaitKind::kOther);
   static Flag flag_at(Flag first, int index);
 
   /// This rank's own memory at an offset.
@@ -97,6 +103,9 @@ class SymmetricHeap {
   /// kUnavailable, as above, when a rank dies or leaves.
   Result<void> wait_idle(Flag flag, uint64_t epoch);
 
+  /// How far this rank's flag has come. Acquires like a wait.
+  uint64_t epoch_of(Flag flag) const;
+
   /// Whether a wait would return at once. Acquires like one.
   bool has_arrived(Flag flag, uint64_t epoch) const;
 
@@ -107,10 +116,11 @@ class SymmetricHeap {
                 SymmetricHeap& whole, const Subgroup& group);
   /// Of a rank here, its number in the group that has no parent.
   int named(int rank) const;
+  HeapCounters& counters_of_whole() { return whole_ ? whole_->counters_of_whole() : counters_; }
   std::byte* address(int rank, size_t offset) const;
   FlagWord& word(int rank, Flag flag) const;
   bool spin_for(const FlagWord& word, uint64_t epoch) const;
-  Result<void> sleep_for(FlagWord& word, uint64_t epoch, int source);
+  Result<void> sleep_for(FlagWord& word, Flag flag, uint64_t epoch, int source);
   Result<void> check_peers(const FlagWord& word, uint64_t epoch, int source) const;
 
   const Options options_;

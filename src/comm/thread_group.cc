@@ -16,14 +16,15 @@ std::vector<RankPlace> places_here(size_t ranks_count) {
 
 }  // namespace
 
-ThreadGroup::Generation::Generation(io::SharedMemory heaps_memory, std::vector<int> members)
+ThreadGroup::Generation::Generation(io::SharedMemory heaps_memory, std::vector<int> members,
+                                    std::chrono::milliseconds late_after)
     : memory(std::move(heaps_memory)),
       ranks(std::move(members)),
       health(places_here(ranks.size()), ranks) {
   const auto count = static_cast<int>(ranks.size());
   for (int rank = 0; rank < count; ++rank) {
     heaps.push_back(
-        std::make_unique<SymmetricHeap>(wait_options(rank, count, count), memory.bytes(), health));
+        std::make_unique<SymmetricHeap>(wait_options(rank, count, late_after), memory.bytes(), health));
   }
 }
 
@@ -36,7 +37,7 @@ Result<std::unique_ptr<ThreadGroup>> ThreadGroup::create(Options options) {
   std::vector<int> ranks(static_cast<size_t>(options.ranks_count));
   std::iota(ranks.begin(), ranks.end(), 0);
   auto memory = TANDEM_TRY(io::SharedMemory::create(options.heap_bytes * ranks.size()));
-  auto first = std::make_shared<Generation>(std::move(memory), std::move(ranks));
+  auto first = std::make_shared<Generation>(std::move(memory), std::move(ranks), options.late_after);
   return std::unique_ptr<ThreadGroup>(new ThreadGroup(options, std::move(first)));
 }
 
@@ -74,7 +75,7 @@ Result<Regrouped> ThreadGroup::regroup(int rank, const std::string& brings) {
     }
     // The last to come makes the heaps for all.
     auto memory = TANDEM_TRY(io::SharedMemory::create(options_.heap_bytes * ranks.size()));
-    auto next = std::make_shared<Generation>(std::move(memory), ranks);
+    auto next = std::make_shared<Generation>(std::move(memory), ranks, options_.late_after);
     for (const int other : ranks) {
       next->brought.push_back(std::move(come_[other]));
       present_[static_cast<size_t>(other)] = next;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +23,8 @@ class ThreadGroup {
   struct Options {
     int ranks_count = 1;  ///< 1 to 1024
     size_t heap_bytes = 0;
+    /// A rank that another has waited for so long is logged by name.
+    std::chrono::milliseconds late_after = SymmetricHeap::kLateAfter;
     int inseparable_ranks = 1;  ///< so many in order go on together or not at all
   };
   static Result<std::unique_ptr<ThreadGroup>> create(Options options);
@@ -40,7 +44,8 @@ class ThreadGroup {
  private:
   /// The group from one loss to the next.
   struct Generation {
-    Generation(io::SharedMemory memory, std::vector<int> ranks);
+    Generation(io::SharedMemory memory, std::vector<int> ranks,
+               std::chrono::milliseconds late_after);
     int index_of(int rank) const;
 
     io::SharedMemory memory;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -23,14 +24,13 @@ class TreeSum {
 
   /// The place for the row of `leaf`, to be filled before the next call. Leaves ascend.
   float* add_leaf(int32_t leaf) {
-    // Subtrees that meet below the new leaf's branch are complete: nothing later joins them.
-    while (depth_ > 1 && meeting_level(leaf_[depth_ - 2], leaf_[depth_ - 1]) <
-                             meeting_level(leaf_[depth_ - 1], leaf)) {
-      join();
-    }
-    leaf_[depth_] = leaf;
-    return sums_[depth_++].data();
+    float* place = sums_[push(leaf)].data();
+    rows_[depth_ - 1] = place;
+    return place;
   }
+
+  /// The row of `leaf` where it lies, to stay as it is until the sum is finished. Not copied.
+  void add_leaf(int32_t leaf, const float* row) { rows_[push(leaf)] = row; }
 
   bool empty() const { return depth_ == 0; }
 
@@ -38,11 +38,33 @@ class TreeSum {
   const float* finish() {
     TANDEM_DCHECK(depth_ > 0, "a sum of something");
     while (depth_ > 1) join();
-    return sums_[0].data();
+    return rows_[0];
+  }
+
+  /// The same, written to `y`, which may be where one of the rows lies.
+  void finish(float* y) {
+    TANDEM_DCHECK(depth_ > 0, "a sum of something");
+    while (depth_ > 2) join();
+    if (depth_ == 2) {
+      add(y, rows_[0], rows_[1], columns_);
+    } else if (y != rows_[0]) {
+      std::copy_n(rows_[0], columns_, y);
+    }
   }
 
  private:
   static constexpr int kLevelsMax = 33;  // of a tree over 32-bit leaves
+
+  /// Makes room for the row of `leaf`; its place among the partial sums.
+  uint32_t push(int32_t leaf) {
+    // Subtrees that meet below the new leaf's branch are complete: nothing later joins them.
+    while (depth_ > 1 && meeting_level(leaf_[depth_ - 2], leaf_[depth_ - 1]) <
+                             meeting_level(leaf_[depth_ - 1], leaf)) {
+      join();
+    }
+    leaf_[depth_] = leaf;
+    return depth_++;
+  }
 
   /// Height of the node at which the paths of two leaves meet.
   static int meeting_level(int32_t a, int32_t b) {
@@ -51,13 +73,15 @@ class TreeSum {
 
   void join() {
     --depth_;
-    add(sums_[depth_ - 1].data(), sums_[depth_].data(), columns_);
+    add(sums_[depth_ - 1].data(), rows_[depth_ - 1], rows_[depth_], columns_);
+    rows_[depth_ - 1] = sums_[depth_ - 1].data();
     leaf_[depth_ - 1] = leaf_[depth_];
   }
 
   const int64_t columns_;
   uint32_t depth_ = 0;
-  std::array<int32_t, kLevelsMax> leaf_;  // the last leaf under each partial sum
+  std::array<int32_t, kLevelsMax> leaf_;       // the last leaf under each partial sum
+  std::array<const float*, kLevelsMax> rows_;  // each partial sum: in sums_, or a leaf elsewhere
   alignas(64) std::array<std::array<float, kColumnsMax>, kLevelsMax> sums_;
 };
 

@@ -71,9 +71,9 @@ void ScaleRow(float* out, const float* x, float scale, const float* weight, int6
   });
 }
 
-void Add(float* y, const float* x, int64_t n) {
+void Add(float* out, const float* x, const float* y, int64_t n) {
   for_each_vector(n, [&](int64_t i, auto load, auto store)
-                         HWY_ATTR { store(hn::Add(load(y + i), load(x + i)), y + i); });
+                         HWY_ATTR { store(hn::Add(load(x + i), load(y + i)), out + i); });
 }
 
 void Scale(float* out, const float* x, float scale, int64_t n) {
@@ -159,7 +159,10 @@ void RoundToBf16(float* out, const float* x, int64_t n) {
   });
 }
 
-void ToFloat(float* out, const bf16* x, int64_t n) {
+/// out = change(x as floats), where change is for one vector and change_one for one float.
+template <typename Change, typename ChangeOne>
+HWY_INLINE void from_bf16(float* out, const bf16* x, int64_t n, Change change,
+                          ChangeOne change_one) {
   const hn::ScalableTag<uint32_t> du;
   const hn::Rebind<uint16_t, decltype(du)> du16;
   const auto lanes = static_cast<int64_t>(hn::Lanes(du));
@@ -167,9 +170,20 @@ void ToFloat(float* out, const bf16* x, int64_t n) {
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
     const auto v = hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(du16, bits + i)));
-    hn::StoreU(hn::BitCast(D(), v), D(), out + i);
+    hn::StoreU(change(hn::BitCast(D(), v)), D(), out + i);
   }
-  for (; i < n; ++i) out[i] = tandem::to_float(x[i]);
+  for (; i < n; ++i) out[i] = change_one(tandem::to_float(x[i]));
+}
+
+void ToFloat(float* out, const bf16* x, int64_t n) {
+  from_bf16(out, x, n, [](V v) HWY_ATTR { return v; }, [](float v) { return v; });
+}
+
+void ScaleBf16(float* out, const bf16* x, float scale, int64_t n) {
+  const V s = hn::Set(D(), scale);
+  from_bf16(
+      out, x, n, [s](V v) HWY_ATTR { return hn::Mul(v, s); },
+      [scale](float v) { return v * scale; });
 }
 
 }  // namespace tandem::cpu::HWY_NAMESPACE
@@ -189,6 +203,7 @@ HWY_EXPORT(RotatePairs);
 HWY_EXPORT(ToBf16);
 HWY_EXPORT(RoundToBf16);
 HWY_EXPORT(ToFloat);
+HWY_EXPORT(ScaleBf16);
 
 float sum_of_squares(const float* x, int64_t n) {
   return HWY_DYNAMIC_DISPATCH(SumOfSquares)(x, n);
@@ -200,10 +215,16 @@ void scale_row(float* out, const float* x, float scale, const float* weight, int
   HWY_DYNAMIC_DISPATCH(ScaleRow)(out, x, scale, weight, n);
 }
 void add(float* y, const float* x, int64_t n) {
-  HWY_DYNAMIC_DISPATCH(Add)(y, x, n);
+  HWY_DYNAMIC_DISPATCH(Add)(y, y, x, n);
+}
+void add(float* out, const float* x, const float* y, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(Add)(out, x, y, n);
 }
 void scale(float* out, const float* x, float scale, int64_t n) {
   HWY_DYNAMIC_DISPATCH(Scale)(out, x, scale, n);
+}
+void scale(float* out, const bf16* x, float scale, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(ScaleBf16)(out, x, scale, n);
 }
 float exp_shifted(float* out, const float* x, float shift, int64_t n) {
   return HWY_DYNAMIC_DISPATCH(ExpShifted)(out, x, shift, n);

@@ -16,8 +16,11 @@ float max_value(const float* x, int64_t n);  ///< n >= 1
 void scale_row(float* out, const float* x, float scale, const float* weight, int64_t n);
 /// y += x
 void add(float* y, const float* x, int64_t n);
+/// out = x + y
+void add(float* out, const float* x, const float* y, int64_t n);
 /// out = x * scale
 void scale(float* out, const float* x, float scale, int64_t n);
+void scale(float* out, const bf16* x, float scale, int64_t n);
 /// out = exp(x - shift); returns the sum of out. exp is accurate to 2 ulp; x = -inf gives 0, NaN
 /// stays NaN.
 float exp_shifted(float* out, const float* x, float shift, int64_t n);

@@ -53,6 +53,14 @@ TEST_F(Vector, EveryLengthEqualsTheFormula) {
     std::copy(y.begin(), y.end(), out.data());
     add(out.data(), x.data(), n);
     for (size_t i = 0; i < size; ++i) EXPECT_EQ(out.data()[i], y[i] + x[i]);
+    add(out.data(), x.data(), w.data(), n);
+    for (size_t i = 0; i < size; ++i) EXPECT_EQ(out.data()[i], x[i] + w[i]);
+    std::vector<bf16> coarse(size);
+    to_bf16(coarse.data(), x.data(), n);
+    scale(out.data(), coarse.data(), 0.3f, n);
+    for (size_t i = 0; i < size; ++i) {
+      EXPECT_EQ(out.data()[i], tandem::to_float(coarse[i]) * 0.3f);
+    }
     round_to_bf16(out.data(), x.data(), n);
     for (size_t i = 0; i < size; ++i) {
       EXPECT_EQ(out.data()[i], tandem::to_float(tandem::to_bf16(x[i])));

@@ -6,6 +6,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "engine/request.h"
 #include "ops/sample/sample.h"
 
 namespace tandem::engine {
@@ -35,6 +36,8 @@ class StepRunner {
   /// Of the last run(), in order: what was sampled for them is worth nothing, and what they wrote
   /// into their pages must not be read. The other items are right.
   virtual std::span<const FailedItem> failed_items() const { return {}; }
+  /// Appends what is known of each rank that takes part, but for pages. Thread-safe.
+  virtual void append_ranks(std::vector<RankStatus>&) const {}
 };
 
 }  // namespace tandem::engine

@@ -29,11 +29,12 @@ std::string lost_text(const std::vector<std::string>& ranks) {
 Result<std::unique_ptr<Engine>> Engine::create(const Options& options, StepRunner& runner) {
   auto core =
       TANDEM_TRY(EngineCore::create({.limits = options.limits, .now_us = monotonic_us}, runner));
-  return std::unique_ptr<Engine>(new Engine(options, std::move(core)));
+  return std::unique_ptr<Engine>(new Engine(options, runner, std::move(core)));
 }
 
-Engine::Engine(const Options& options, std::unique_ptr<EngineCore> core)
+Engine::Engine(const Options& options, const StepRunner& runner, std::unique_ptr<EngineCore> core)
     : limits_(options.limits),
+      runner_(runner),
       standby_(options.standby),
       on_lost_(options.on_lost),
       core_(std::move(core)) {
@@ -119,6 +120,11 @@ EngineStatus Engine::status() const {
   if (standby_ != nullptr && status.ready) {
     status.lost_ranks = standby_->lost_ranks();
     if (!status.lost_ranks.empty()) status.reason = lost_text(status.lost_ranks);
+  }
+  runner_.append_ranks(status.ranks);
+  for (RankStatus& rank : status.ranks) {
+    rank.pages_used = status.pages_used;
+    rank.pages_total = status.pages_total;
   }
   const int64_t started = step_started_us_.load(std::memory_order_relaxed);
   const int64_t step_ms = started == 0 ? 0 : (monotonic_us() - started) / 1000;

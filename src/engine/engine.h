@@ -44,7 +44,7 @@ class Engine final : public EngineClient {
     EventSink* sink;
     int64_t time_us;
   };
-  Engine(const Options& options, std::unique_ptr<EngineCore> core);
+  Engine(const Options& options, const StepRunner& runner, std::unique_ptr<EngineCore> core);
   void loop();
   Result<void> rest();
   bool has_news() const;
@@ -55,6 +55,7 @@ class Engine final : public EngineClient {
   void publish();
 
   const Limits limits_;
+  const StepRunner& runner_;
   Standby* const standby_;
   const std::function<void(const Error&)> on_lost_;
   std::unique_ptr<EngineCore> core_;  // engine thread only

@@ -43,6 +43,7 @@ EngineStatus EngineRouter::status() const {
     sum.generated_tokens += status.generated_tokens;
     sum.prefix_query_tokens += status.prefix_query_tokens;
     sum.prefix_hit_tokens += status.prefix_hit_tokens;
+    sum.ranks.insert(sum.ranks.end(), status.ranks.begin(), status.ranks.end());
   }
   return sum;
 }

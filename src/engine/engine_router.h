@@ -19,8 +19,8 @@ class EngineRouter final : public EngineClient {
 
   Result<void> submit(Request request, EventSink& sink) override;
   void cancel(RequestId id) override;
-  /// Sums over engines; ready while one is. The reason is the first one of those that are not, else
-  /// the first one of all.
+  /// Sums over engines, and the ranks of all; ready while one is. The reason is the first one of
+  /// those that are not, else the first one of all.
   EngineStatus status() const override;
 
  private:

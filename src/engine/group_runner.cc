@@ -105,6 +105,10 @@ Result<void> GroupRunner::run_group(std::span<const BatchItem> items, bool has_m
   return balancer == nullptr ? Result<void>() : balancer->end_step();
 }
 
+void GroupRunner::append_ranks(std::vector<RankStatus>& ranks) const {
+  peers_.append_ranks(model_.tally(), ranks);
+}
+
 void GroupRunner::leave() {
   // An empty message is the end. If the group is lost, the followers know.
   if (peers_.has_links() && peers_.links().steps() != nullptr) {
@@ -125,6 +129,7 @@ Result<void> follow_steps(ModelRunner& model, RankPeers& peers, const StepMessag
     if (balancer != nullptr) TANDEM_TRY(balancer->begin_step(step.plan_id));
     TANDEM_TRY(model.forward(step.input));
     if (balancer != nullptr) TANDEM_TRY(balancer->end_step());
+    peers.publish(model.tally());
   }
 }
 

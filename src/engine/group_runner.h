@@ -35,6 +35,8 @@ class GroupRunner final : public StepRunner, public Standby {
   Result<void> turn(const std::function<bool()>& has_news) override;
   void ring() override { peers_.ring(); }
   std::vector<std::string> lost_ranks() const override { return peers_.lost_ranks(); }
+  /// This rank and its followers, in whichever process.
+  void append_ranks(std::vector<RankStatus>& ranks) const override;
   /// Lets the followers go, and leaves.
   void leave() override;
 

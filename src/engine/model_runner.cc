@@ -13,7 +13,13 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(Device& device, const m
       StepMemory::create(device, model.shard(), StepMemory::options_of(l, options.kv_dtype)));
   runner->sample_rows_.reserve(l.sequences_max);
   TANDEM_TRY(runner->warm_up());
+  runner->is_warm_ = true;
+  runner->warm_up_pairs_ = runner->memory_.activations.expert_pairs;
   return runner;
+}
+
+void ModelRunner::append_ranks(std::vector<RankStatus>& ranks) const {
+  ranks.push_back(rank_status(0, tally_row(tally_, nullptr)));
 }
 
 Result<void> ModelRunner::run(std::span<const BatchItem> items,
@@ -34,7 +40,13 @@ model::StepInput ModelRunner::prepare(std::span<const BatchItem> items) {
 }
 
 Result<void> ModelRunner::forward(const model::StepInput& input) {
-  return model_.forward(*stream_, input, memory_.kv.pools(), memory_.activations, options_.comm);
+  TANDEM_TRY(
+      model_.forward(*stream_, input, memory_.kv.pools(), memory_.activations, options_.comm));
+  if (is_warm_) {
+    tally_.count_step(static_cast<uint64_t>(input.tokens.size()),
+                      memory_.activations.expert_pairs - warm_up_pairs_);
+  }
+  return {};
 }
 
 std::optional<model::Qwen3::LostExpert> ModelRunner::lost_expert_of(size_t item) const {

@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "engine/batch.h"
 #include "engine/limits.h"
+#include "engine/rank_tally.h"
 #include "engine/step_memory.h"
 #include "model/qwen3.h"
 
@@ -28,6 +29,8 @@ class ModelRunner final : public StepRunner {
                                                      const Options& options);
 
   Result<void> run(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled) override;
+  /// This rank, as the only one.
+  void append_ranks(std::vector<RankStatus>& ranks) const override;
 
   // The parts of run(), for a rank whose step is also its peers'.
   /// Turns items into tensors, which are valid until the next call.
@@ -42,6 +45,8 @@ class ModelRunner final : public StepRunner {
   std::optional<model::Qwen3::LostExpert> lost_expert_of(size_t item) const;
 
   Stream& stream() { return *stream_; }
+  /// Of the steps after warm-up.
+  const RankTally& tally() const { return tally_; }
   /// Logits of the sampling items of the last run, in order: [rows, vocabulary].
   TensorView<const float, 2> last_logits() const {
     return memory_.activations.logits.head(rows_count_);
@@ -58,6 +63,9 @@ class ModelRunner final : public StepRunner {
   StepMemory memory_;
   std::vector<ops::SampleRow> sample_rows_;
   int64_t rows_count_ = 0;
+  RankTally tally_;
+  bool is_warm_ = false;
+  uint64_t warm_up_pairs_ = 0;
 };
 
 }  // namespace tandem::engine

@@ -1,6 +1,7 @@
 #include "engine/rank_links.h"
 
 #include "comm/measure_heap.h"
+#include "engine/rank_tally.h"
 #include "engine/step_message.h"
 
 namespace tandem::engine {
@@ -8,7 +9,7 @@ namespace tandem::engine {
 Result<std::unique_ptr<RankLinks>> RankLinks::create(comm::SymmetricHeap& heap,
                                                      const model::Shard& shard, DType compute,
                                                      const StepMemory::Options& step) {
-  auto links = std::make_unique<RankLinks>();
+  std::unique_ptr<RankLinks> links(new RankLinks(heap));
   links->comm_ = TANDEM_TRY(model::RankComm::create(
       heap, shard, compute, {.tokens_max = step.tokens_max, .rows_max = step.rows_max}));
   if (shard.layout.tensor_parallel > 1) {
@@ -26,6 +27,8 @@ Result<std::unique_ptr<RankLinks>> RankLinks::create(comm::SymmetricHeap& heap,
     links->plan_ready_ =
         TANDEM_TRY(links->comm_->tensor_group().allocate_flags(shard.layout.tensor_parallel));
   }
+  links->counters_ = TANDEM_TRY(
+      comm::SharedCounters::create(links->comm_->tensor_group(), std::tuple_size_v<TallyRow>));
   return links;
 }
 

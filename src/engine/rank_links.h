@@ -8,6 +8,7 @@
 #include "comm/all_gather/all_gather.h"
 #include "comm/broadcast/broadcast.h"
 #include "comm/doorbell/doorbell.h"
+#include "comm/shared_counters/shared_counters.h"
 #include "comm/step_header/step_header.h"
 #include "comm/symmetric_heap.h"
 #include "engine/step_memory.h"
@@ -41,8 +42,15 @@ class RankLinks {
   void tell_plan_ready(uint64_t plan_id);
   /// Of a leader: whether all its followers have said so of this plan or a later one.
   bool followers_are_ready(uint64_t plan_id) const;
+  /// Of the ranks of a tensor-parallel group, for its leader to show.
+  comm::SharedCounters& counters() { return *counters_; }
+  /// Of all ranks.
+  const comm::SymmetricHeap& heap() const { return heap_; }
 
  private:
+  explicit RankLinks(const comm::SymmetricHeap& heap) : heap_(heap) {}
+
+  const comm::SymmetricHeap& heap_;
   std::unique_ptr<model::RankComm> comm_;
   std::unique_ptr<comm::SymmetricHeap> leaders_;  // ranks of one tensor-parallel number
   std::optional<comm::Broadcast> steps_;
@@ -50,6 +58,7 @@ class RankLinks {
   std::optional<comm::Doorbell> doorbell_;
   std::optional<comm::AllGather> chosen_experts_;
   comm::Flag plan_ready_;  // one per rank of the tensor-parallel group
+  std::optional<comm::SharedCounters> counters_;
 };
 
 }  // namespace tandem::engine

@@ -63,8 +63,32 @@ void RankPeers::unlink(ModelRunner& runner) {
   std::unique_ptr<ExpertBalancer> balancer;
   const std::lock_guard lock(mutex_);
   expert_rows_before_ += links_->comm().expert_rows();
+  waits_before_ = row_of(RankTally{});
   links = std::move(links_);
   balancer = std::move(balancer_);
+}
+
+TallyRow RankPeers::row_of(const RankTally& tally) const {
+  TallyRow row = tally_row(tally, links_ == nullptr ? nullptr : &links_->heap());
+  for (size_t i = 0; i < row.size(); ++i) row[i] += waits_before_[i];
+  return row;
+}
+
+void RankPeers::publish(const RankTally& tally) {
+  links_->counters().publish(row_of(tally));
+}
+
+void RankPeers::append_ranks(const RankTally& tally, std::vector<RankStatus>& ranks) const {
+  const std::lock_guard lock(mutex_);
+  ranks.push_back(rank_status(options_.rank, row_of(tally)));
+  if (links_ == nullptr) return;  // the followers' counters will be where the new links are
+  for (int follower = 1; follower < links_->comm().tensor_group().ranks_count(); ++follower) {
+    TallyRow row;
+    for (size_t i = 0; i < row.size(); ++i) {
+      row[i] = links_->counters().read(follower, static_cast<int>(i));
+    }
+    ranks.push_back(rank_status(options_.rank + follower, row));
+  }
 }
 
 Result<void> RankPeers::go_on(const Error& error, ModelRunner& runner) {

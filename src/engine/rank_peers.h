@@ -15,6 +15,7 @@
 #include "engine/expert_balancer.h"
 #include "engine/model_runner.h"
 #include "engine/rank_links.h"
+#include "engine/rank_tally.h"
 #include "engine/step_memory.h"
 #include "model/qwen3.h"
 
@@ -55,7 +56,12 @@ class RankPeers {
   /// What a request hears that needs this expert.
   Error error_of(const model::Qwen3::LostExpert& lost) const;
 
+  /// Of a follower, after a step: shows its leader what it has counted.
+  void publish(const RankTally& tally);
+
   // On any thread:
+  /// Of a leader: what it and its followers have counted, also with links that are gone.
+  void append_ranks(const RankTally& tally, std::vector<RankStatus>& ranks) const;
   /// Wakes all ranks if they sleep.
   void ring();
   ExpertLoad load() const;
@@ -66,6 +72,7 @@ class RankPeers {
   RankPeers(Options options, model::Qwen3& model);
   Result<void> link(comm::SymmetricHeap& heap);
   void unlink(ModelRunner& runner);
+  TallyRow row_of(const RankTally& tally) const;
   Result<void> go_on_among(const comm::Regrouped& regrouped);
   void remember_lost_experts(const std::vector<comm::ExpertPlacement>& before,
                              const comm::Regrouped& regrouped);
@@ -81,6 +88,7 @@ class RankPeers {
   std::unique_ptr<RankLinks> links_;
   std::unique_ptr<ExpertBalancer> balancer_;
   uint64_t expert_rows_before_ = 0;      // of links that are gone
+  TallyRow waits_before_{};              // of heaps that are gone
   std::vector<std::string> lost_ranks_;  // guarded by mutex_
 };
 

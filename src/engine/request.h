@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -89,6 +90,22 @@ class EventSink {
   virtual void on_events(std::span<Event> events) = 0;  ///< may move from the events
 };
 
+/// What one rank has done since it was warmed up, and what it holds.
+struct RankStatus {
+  int rank = 0;
+  uint32_t pages_used = 0;  ///< all ranks of a tensor-parallel group hold the same pages
+  uint32_t pages_total = 0;
+  uint64_t steps = 0;
+  uint64_t idle_steps = 0;    ///< of those, joined without a token of its group
+  uint64_t tokens = 0;        ///< of its group: all its ranks count them
+  uint64_t expert_pairs = 0;  ///< (token, expert) pairs that its experts computed
+  struct Wait {
+    std::string_view collective;
+    uint64_t ns = 0;
+  };
+  std::vector<Wait> waits;  ///< since its start, one per collective
+};
+
 /// A snapshot for health and metrics.
 struct EngineStatus {
   bool ready = false;  ///< a step completed lately, or provably idle
@@ -106,6 +123,7 @@ struct EngineStatus {
   uint64_t generated_tokens = 0;
   uint64_t prefix_query_tokens = 0;
   uint64_t prefix_hit_tokens = 0;
+  std::vector<RankStatus> ranks;  ///< that this engine leads, itself among them
 };
 
 /// What the front end sees of an engine, in this process or behind a channel. Thread-safe.

@@ -41,6 +41,8 @@ class Activations {
   TensorView<float, 2> last_hidden;       ///< [rows, hidden]
   TensorView<float, 2> logits;            ///< [rows, vocabulary]
 
+  uint64_t expert_pairs = 0;  ///< (token, expert) pairs that this rank has computed since the start
+
  private:
   Buffer storage_;
 };

@@ -181,6 +181,7 @@ Result<TensorView<const float, 2>> Qwen3::run_experts(Stream& stream, const Expe
   const auto gate_up = a.gate_up.head(count);
   const auto activated = a.activated.head(count);
   const auto rows = a.expert_rows.head(count);
+  a.expert_pairs += static_cast<uint64_t>(count);
   TANDEM_TRY(ops::expert_linear(stream, {.x = input.x,
                                          .weights = &experts.gate_up,
                                          .row_source = input.row_source,

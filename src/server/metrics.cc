@@ -44,8 +44,9 @@ struct Metrics::Impl {
     more.insert(labels.begin(), labels.end());
     return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add(more);
   }
-  Gauge& gauge(const char* name, const char* help) {
-    return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
+  Gauge& gauge(const char* name, const char* help, prometheus::Labels more = {}) {
+    more.insert(labels.begin(), labels.end());
+    return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(more);
   }
   Histogram& histogram(const char* name, const char* help, const Buckets& buckets) {
     return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels,
@@ -53,10 +54,22 @@ struct Metrics::Impl {
   }
 
   /// Raises a counter to a total that is counted elsewhere.
-  static void raise(Counter& counter, uint64_t total) {
-    const double missing = static_cast<double>(total) - counter.Value();
+  static void raise(Counter& counter, double total) {
+    const double missing = total - counter.Value();
     if (missing > 0) counter.Increment(missing);
   }
+
+  /// The series of one rank.
+  struct Rank {
+    Gauge& kv_usage;
+    Counter& steps;
+    Counter& idle_steps;
+    Counter& tokens;
+    Counter& expert_pairs;
+    std::map<std::string_view, Counter*> wait_seconds;  // by collective
+  };
+  Rank& rank(const engine::RankStatus& status);
+  void show(const engine::RankStatus& status);
 
   prometheus::Registry registry;
   const prometheus::Labels labels;
@@ -79,6 +92,8 @@ struct Metrics::Impl {
   Counter& prompt_computed = by_source("local_compute");
   Counter& prompt_cached = by_source("local_cache_hit");
   Counter& prompt_transferred = by_source("external_kv_transfer");
+
+  std::map<int, Rank> ranks;
 
   // From requests:
   std::array<Counter*, kOutcomes.size()> outcomes{};
@@ -143,6 +158,42 @@ Metrics::Metrics(const std::string& model_name) : impl_(std::make_unique<Impl>(m
 
 Metrics::~Metrics() = default;
 
+/// Made when a rank is first heard of, which is at the first scrape.
+Metrics::Impl::Rank& Metrics::Impl::rank(const engine::RankStatus& status) {
+  const auto found = ranks.find(status.rank);
+  if (found != ranks.end()) return found->second;
+  const prometheus::Labels own = {{"rank", std::to_string(status.rank)}};
+  Rank made{
+      .kv_usage =
+          gauge("tandem:rank_kv_cache_usage_perc", "Share of KV pages in use, 0 to 1.", own),
+      .steps = counter("tandem:rank_steps_total", "Steps of the model on this rank.", own),
+      .idle_steps = counter("tandem:rank_idle_steps_total",
+                            "Steps that the rank joined without a token of its own group.", own),
+      .tokens = counter("tandem:rank_tokens_total", "Tokens that the rank computed.", own),
+      .expert_pairs = counter("tandem:rank_expert_pairs_total",
+                              "Pairs of token and expert that the rank's experts computed.", own)};
+  for (const engine::RankStatus::Wait& wait : status.waits) {
+    made.wait_seconds[wait.collective] =
+        &counter("tandem:rank_collective_wait_seconds_total", "Time a rank waited for others.",
+                 {{"rank", own.at("rank")}, {"collective", std::string(wait.collective)}});
+  }
+  return ranks.emplace(status.rank, std::move(made)).first->second;
+}
+
+void Metrics::Impl::show(const engine::RankStatus& status) {
+  Rank& series = rank(status);
+  series.kv_usage.Set(
+      status.pages_total == 0 ? 0 : static_cast<double>(status.pages_used) / status.pages_total);
+  raise(series.steps, static_cast<double>(status.steps));
+  raise(series.idle_steps, static_cast<double>(status.idle_steps));
+  raise(series.tokens, static_cast<double>(status.tokens));
+  raise(series.expert_pairs, static_cast<double>(status.expert_pairs));
+  constexpr double kSecondsPerNs = 1e-9;
+  for (const engine::RankStatus::Wait& wait : status.waits) {
+    raise(*series.wait_seconds.at(wait.collective), static_cast<double>(wait.ns) * kSecondsPerNs);
+  }
+}
+
 void Metrics::on_request(uint32_t n, uint32_t tokens_max) {
   impl_->params_n.Observe(n);
   impl_->params_tokens_max.Observe(tokens_max);
@@ -184,21 +235,23 @@ std::string Metrics::expose(const engine::EngineStatus& status,
   impl.kv_usage.Set(
       status.pages_total == 0 ? 0 : static_cast<double>(status.pages_used) / status.pages_total);
   impl.ranks_lost.Set(static_cast<double>(status.lost_ranks.size()));
-  Impl::raise(impl.steps, status.steps);
-  Impl::raise(impl.preemptions, status.preemptions);
-  Impl::raise(impl.prefix_queries, status.prefix_query_tokens);
-  Impl::raise(impl.prefix_hits, status.prefix_hit_tokens);
-  Impl::raise(impl.prompt_tokens, status.prompt_tokens + status.prefix_hit_tokens);
-  Impl::raise(impl.prompt_computed, status.prompt_tokens);
-  Impl::raise(impl.prompt_cached, status.prefix_hit_tokens);
-  Impl::raise(impl.generated_tokens, status.generated_tokens);
+  Impl::raise(impl.steps, static_cast<double>(status.steps));
+  Impl::raise(impl.preemptions, static_cast<double>(status.preemptions));
+  Impl::raise(impl.prefix_queries, static_cast<double>(status.prefix_query_tokens));
+  Impl::raise(impl.prefix_hits, static_cast<double>(status.prefix_hit_tokens));
+  Impl::raise(impl.prompt_tokens,
+              static_cast<double>(status.prompt_tokens + status.prefix_hit_tokens));
+  Impl::raise(impl.prompt_computed, static_cast<double>(status.prompt_tokens));
+  Impl::raise(impl.prompt_cached, static_cast<double>(status.prefix_hit_tokens));
+  Impl::raise(impl.generated_tokens, static_cast<double>(status.generated_tokens));
+  for (const engine::RankStatus& rank : status.ranks) impl.show(rank);
   impl.connections.Set(static_cast<double>(connections.connections_open));
-  Impl::raise(impl.accepted, connections.connections_accepted);
-  Impl::raise(impl.refused, connections.connections_refused);
-  Impl::raise(impl.accept_errors, connections.accept_errors);
-  Impl::raise(impl.read_timeouts, connections.read_timeouts);
-  Impl::raise(impl.disconnects, connections.disconnects);
-  Impl::raise(impl.slow_readers, connections.slow_readers);
+  Impl::raise(impl.accepted, static_cast<double>(connections.connections_accepted));
+  Impl::raise(impl.refused, static_cast<double>(connections.connections_refused));
+  Impl::raise(impl.accept_errors, static_cast<double>(connections.accept_errors));
+  Impl::raise(impl.read_timeouts, static_cast<double>(connections.read_timeouts));
+  Impl::raise(impl.disconnects, static_cast<double>(connections.disconnects));
+  Impl::raise(impl.slow_readers, static_cast<double>(connections.slow_readers));
   return prometheus::TextSerializer().Serialize(impl.registry.Collect());
 }
 

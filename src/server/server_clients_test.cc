@@ -162,6 +162,33 @@ TEST_F(ServerClientsTest, MetricsCountWhatHappened) {
       1);
 }
 
+TEST_F(ServerClientsTest, MetricsOfEachRank) {
+  start();
+  engine::EngineStatus status{.ready = true};
+  for (uint64_t rank : {0, 3}) {
+    status.ranks.push_back({.rank = static_cast<int>(rank),
+                            .pages_used = 1,
+                            .pages_total = 4,
+                            .steps = 10 + rank,
+                            .idle_steps = 2 + rank,
+                            .tokens = 500 + rank,
+                            .expert_pairs = 4000 + rank,
+                            .waits = {{"all_reduce", 1'500'000'000 + rank * 1'000'000'000}}});
+  }
+  engine_->set_status(status);
+  for (int rank : {0, 3}) {
+    const std::string labels = R"({model_name="tiny",rank=")" + std::to_string(rank) + R"("})";
+    EXPECT_EQ(metric("tandem:rank_kv_cache_usage_perc" + labels), 0.25);
+    EXPECT_EQ(metric("tandem:rank_steps_total" + labels), 10 + rank);
+    EXPECT_EQ(metric("tandem:rank_idle_steps_total" + labels), 2 + rank);
+    EXPECT_EQ(metric("tandem:rank_tokens_total" + labels), 500 + rank);
+    EXPECT_EQ(metric("tandem:rank_expert_pairs_total" + labels), 4000 + rank);
+    EXPECT_EQ(metric(R"(tandem:rank_collective_wait_seconds_total{collective="all_reduce",)" +
+                     labels.substr(1)),
+              1.5 + rank);
+  }
+}
+
 TEST_F(ServerClientsTest, AFullPreparationQueueIs429) {
   start({.preparations_max = 0});
   const auto answer = post("/v1/chat/completions", chat_body());

@@ -5,10 +5,11 @@
 
 namespace tandem::comm {
 
-Result<AllGather> AllGather::create(SymmetricHeap& heap, size_t row_bytes) {
+Result<AllGather> AllGather::create(SymmetricHeap& heap, size_t row_bytes, WaitKind kind) {
   const auto ranks = static_cast<size_t>(heap.ranks_count());
   const size_t rows = TANDEM_TRY(heap.allocate(2 * ranks * row_bytes));
-  return AllGather(heap, row_bytes, rows, TANDEM_TRY(heap.allocate_flags(heap.ranks_count())));
+  return AllGather(heap, row_bytes, rows,
+                   TANDEM_TRY(heap.allocate_flags(heap.ranks_count(), kind)));
 }
 
 size_t AllGather::buffer() const {

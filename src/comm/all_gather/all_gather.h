@@ -18,8 +18,9 @@ namespace tandem::comm {
 ///            everyone's start(e+1), which comes after that rank was done with row e.
 class AllGather {
  public:
-  /// All ranks, at the same place of their allocations.
-  static Result<AllGather> create(SymmetricHeap& heap, size_t row_bytes);
+  /// All ranks, at the same place of their allocations. `kind`: of which collective this is a part.
+  static Result<AllGather> create(SymmetricHeap& heap, size_t row_bytes,
+                                  WaitKind kind = WaitKind::kAllGather);
 
   /// `row` is at most row_bytes long and may be reused at once. Starts and finishes alternate.
   void start(std::span<const std::byte> row);

@@ -1,6 +1,7 @@
 // Contract   y = sum of N rows in the binary tree over their index, add_rows.h
 // Work       reads N rows and writes one; memory bound
-// Plan       blocks of 512 columns on the stream's team; a block is read whole before it is written
+// Plan       blocks of 512 columns on the stream's team; rows are added where they lie, and only
+//            the last addition of a block writes to y, which may be one of the rows
 // Reference  a plain recursive sum, all_reduce_test.cc
 #include <algorithm>
 
@@ -18,9 +19,9 @@ Result<void> add_rows_cpu(Stream& stream, const AddRowsArgs& args) {
     const int64_t columns = std::min(kBlock, n - first);
     cpu::TreeSum sum(columns);
     for (size_t row = 0; row < args.rows.size(); ++row) {
-      std::copy_n(args.rows[row] + first, columns, sum.add_leaf(static_cast<int32_t>(row)));
+      sum.add_leaf(static_cast<int32_t>(row), args.rows[row] + first);
     }
-    std::copy_n(sum.finish(), columns, args.y.data() + first);
+    sum.finish(args.y.data() + first);
   });
   return {};
 }

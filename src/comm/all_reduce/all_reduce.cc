@@ -40,8 +40,8 @@ Result<AllReduce> AllReduce::create(SymmetricHeap& heap, Options options) {
   layout.one_shot = TANDEM_TRY(heap.allocate(2 * ranks * floats(options.one_shot_floats_max)));
   layout.slices = TANDEM_TRY(heap.allocate(ranks * floats(slice)));
   layout.sums = TANDEM_TRY(heap.allocate(floats(options.floats_max)));
-  layout.first_arrived = TANDEM_TRY(heap.allocate_flags(heap.ranks_count()));
-  layout.second_arrived = TANDEM_TRY(heap.allocate_flags(heap.ranks_count()));
+  layout.first_arrived = TANDEM_TRY(heap.allocate_flags(heap.ranks_count(), options.kind));
+  layout.second_arrived = TANDEM_TRY(heap.allocate_flags(heap.ranks_count(), options.kind));
   return AllReduce(heap, options, layout);
 }
 

@@ -33,6 +33,7 @@ class AllReduce {
     int64_t floats_max = 0;  ///< longer messages go in pieces of this size
     /// At most this long goes one-shot. The result does not depend on it.
     int64_t one_shot_floats_max = 8192;
+    WaitKind kind = WaitKind::kAllReduce;  ///< of which collective this is a part
   };
   /// The neutral element of addition for every float, +0 and -0 included.
   static constexpr float kNoPart = -0.0f;

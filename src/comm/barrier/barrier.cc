@@ -5,7 +5,7 @@
 namespace tandem::comm {
 
 Result<Barrier> Barrier::create(SymmetricHeap& heap) {
-  return Barrier(heap, TANDEM_TRY(heap.allocate_flags(heap.ranks_count())));
+  return Barrier(heap, TANDEM_TRY(heap.allocate_flags(heap.ranks_count(), WaitKind::kBarrier)));
 }
 
 Result<void> Barrier::wait() {

@@ -16,8 +16,8 @@ size_t buffer_bytes(size_t message_bytes_max) {
 
 Result<Broadcast> Broadcast::create(SymmetricHeap& heap, size_t message_bytes_max) {
   const size_t buffers = TANDEM_TRY(heap.allocate(2 * buffer_bytes(message_bytes_max)));
-  const Flag sent = TANDEM_TRY(heap.allocate_flags(1));
-  const Flag done = TANDEM_TRY(heap.allocate_flags(heap.ranks_count()));
+  const Flag sent = TANDEM_TRY(heap.allocate_flags(1, WaitKind::kBroadcast));
+  const Flag done = TANDEM_TRY(heap.allocate_flags(heap.ranks_count(), WaitKind::kBroadcast));
   return Broadcast(heap, message_bytes_max, buffers, sent, done);
 }
 

@@ -9,7 +9,8 @@ namespace tandem::comm {
 
 Result<ExpertCombine> ExpertCombine::create(SymmetricHeap& heap, Options options) {
   return ExpertCombine(options, TANDEM_TRY(AllReduce::create(
-                                    heap, {.floats_max = options.tokens_max * options.hidden})));
+                                    heap, {.floats_max = options.tokens_max * options.hidden,
+                                           .kind = WaitKind::kExpertCombine})));
 }
 
 ExpertCombine::ExpertCombine(Options options, AllReduce all_reduce)

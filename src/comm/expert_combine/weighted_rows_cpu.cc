@@ -14,15 +14,17 @@ namespace {
 
 constexpr int64_t kBlock = cpu::TreeSum::kColumnsMax;
 
-/// leaf = columns [first, first + n) of a row, rounded to the wire type.
-void load_row(float* leaf, const WeightedRowsArgs& args, int64_t row, int64_t first, int64_t n) {
+/// leaf = weight * columns [first, first + n) of a row, rounded to the wire type before.
+void weigh_row(float* leaf, const WeightedRowsArgs& args, int64_t row, float weight, int64_t first,
+               int64_t n) {
   const int64_t at = row * args.y.shape[1] + first;
   if (args.row_type == DType::kBF16) {
-    cpu::to_float(leaf, reinterpret_cast<const bf16*>(args.rows) + at, n);
+    cpu::scale(leaf, reinterpret_cast<const bf16*>(args.rows) + at, weight, n);
   } else if (args.wire == DType::kBF16) {
     cpu::round_to_bf16(leaf, reinterpret_cast<const float*>(args.rows) + at, n);
+    cpu::scale(leaf, leaf, weight, n);
   } else {
-    std::copy_n(reinterpret_cast<const float*>(args.rows) + at, n, leaf);
+    cpu::scale(leaf, reinterpret_cast<const float*>(args.rows) + at, weight, n);
   }
 }
 
@@ -32,8 +34,7 @@ void sum_token(const WeightedRowsArgs& args, int64_t t, int64_t first, int64_t n
   for (int64_t j = 0; j < args.row_of.shape[1]; ++j) {
     if (args.row_of.row(t)[j] < 0) continue;
     float* leaf = sum.add_leaf(args.expert_ids.row(t)[j]);
-    load_row(leaf, args, args.row_of.row(t)[j], first, n);
-    cpu::scale(leaf, leaf, args.weights.row(t)[j], n);
+    weigh_row(leaf, args, args.row_of.row(t)[j], args.weights.row(t)[j], first, n);
   }
   float* y = args.y.row(t) + first;
   if (args.accumulate) {
@@ -41,7 +42,7 @@ void sum_token(const WeightedRowsArgs& args, int64_t t, int64_t first, int64_t n
   } else if (sum.empty()) {
     std::fill_n(y, n, AllReduce::kNoPart);
   } else {
-    std::copy_n(sum.finish(), n, y);
+    sum.finish(y);
   }
 }
 

@@ -60,8 +60,9 @@ Result<ExpertExchange> ExpertExchange::create(SymmetricHeap& heap, Options optio
   layout.counts = TANDEM_TRY(heap.allocate(ranks * sizeof(uint64_t)));
   layout.results = TANDEM_TRY(heap.allocate(tokens * static_cast<size_t>(options.k) *
                                             static_cast<size_t>(layout.row_bytes)));
-  layout.dispatched = TANDEM_TRY(heap.allocate_flags(heap.ranks_count()));
-  layout.combined = TANDEM_TRY(heap.allocate_flags(heap.ranks_count()));
+  layout.dispatched =
+      TANDEM_TRY(heap.allocate_flags(heap.ranks_count(), WaitKind::kExpertDispatch));
+  layout.combined = TANDEM_TRY(heap.allocate_flags(heap.ranks_count(), WaitKind::kExpertReturn));
   return ExpertExchange(heap, options, layout);
 }
 

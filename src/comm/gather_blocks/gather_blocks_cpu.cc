@@ -29,7 +29,8 @@ Result<GatherBlocks> GatherBlocks::create(SymmetricHeap& heap, Options options) 
   options.floats_max = std::max(options.floats_max, options.columns_max);
   return GatherBlocks(
       heap, options,
-      TANDEM_TRY(AllGather::create(heap, static_cast<size_t>(options.floats_max) * sizeof(float))));
+      TANDEM_TRY(AllGather::create(heap, static_cast<size_t>(options.floats_max) * sizeof(float),
+                                   WaitKind::kGatherBlocks)));
 }
 
 Result<void> GatherBlocks::run(Stream& stream, TensorView<float, 2> y,

@@ -30,8 +30,9 @@ Result<StepDecision> decide(std::span<const StepHeader> headers, uint64_t replic
 }
 
 Result<StepLockstep> StepLockstep::create(SymmetricHeap& heap, uint64_t replicated_tokens_max) {
-  return StepLockstep(TANDEM_TRY(AllGather::create(heap, sizeof(StepHeader))),
-                      replicated_tokens_max);
+  return StepLockstep(
+      TANDEM_TRY(AllGather::create(heap, sizeof(StepHeader), WaitKind::kStepHeader)),
+      replicated_tokens_max);
 }
 
 void StepLockstep::start(const StepHeader& header) {

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <string>
-#include <string_view>
-#include <unordered_set>
 #include <vector>
+
+#include "comm/testing/interleavings.h"
 
 namespace tandem::comm::explorer {
 
@@ -51,48 +50,22 @@ struct State {
   uint8_t unread[kRanksMax][kBuffersMax][kRanksMax]{};  // the owner still has to read it
 };
 
-struct Outcome {
-  std::string defect;  ///< empty when every order of steps ends well
-  size_t states_count = 0;
-};
-
-/// Runs the programs in every order of their steps (sequentially consistent, no time limits on
-/// sleep), visiting each state once.
+/// Runs one program per rank, in every order of their steps.
 class Explorer {
  public:
   explicit Explorer(std::vector<Program> programs) : programs_(std::move(programs)) {}
 
-  Outcome run() {
-    std::vector<State> open = {State{}};
-    visit(open[0]);
-    while (!open.empty() && outcome_.defect.empty()) {
-      const State state = open.back();
-      open.pop_back();
-      bool is_done = true;
-      bool can_move = false;
-      for (uint8_t rank = 0; rank < programs_.size(); ++rank) {
-        if (state.next[rank] == programs_[rank].size()) continue;
-        is_done = false;
-        State after = state;
-        if (!advance(after, rank)) continue;
-        can_move = true;
-        if (visit(after)) open.push_back(after);
-      }
-      if (!is_done && !can_move) outcome_.defect = "all sleep: a wake-up was lost";
-    }
-    return outcome_;
+  Outcome run() const {
+    return explore_all_orders(State{}, static_cast<int>(programs_.size()),
+                              [this](State& state, int thread, std::string& defect) {
+                                return advance(state, static_cast<uint8_t>(thread), defect);
+                              });
   }
 
  private:
-  bool visit(const State& state) {
-    const std::string_view bytes(reinterpret_cast<const char*>(&state), sizeof state);
-    const bool is_new = visited_.emplace(bytes).second;
-    if (is_new) ++outcome_.states_count;
-    return is_new;
-  }
-
-  /// False when the rank cannot run now. long: one case per kind of step
-  bool advance(State& s, uint8_t rank) {
+  /// long: one case per kind of step
+  Move advance(State& s, uint8_t rank, std::string& defect) const {
+    if (s.next[rank] == programs_[rank].size()) return Move::kEnded;
     const Step& step = programs_[rank][s.next[rank]];
     uint8_t& flag_there = s.flags[step.peer][step.flag][rank];
     uint8_t& flag_here = s.flags[rank][step.flag][step.peer];
@@ -100,7 +73,7 @@ class Explorer {
     switch (step.kind) {
       case Step::Kind::kPut: {
         uint8_t& unread = s.unread[step.peer][step.buffer][rank];
-        if (unread != 0) outcome_.defect = "overwritten before it was read";
+        if (unread != 0) defect = "overwritten before it was read";
         unread = 1;
         s.places[step.peer][step.buffer][rank] = step.epoch;
         break;
@@ -131,7 +104,7 @@ class Explorer {
         s.is_asleep[rank] = 1;
         break;
       case Step::Kind::kAsleep:
-        if (s.is_asleep[rank] != 0) return false;
+        if (s.is_asleep[rank] != 0) return Move::kBlocked;
         break;
       case Step::Kind::kRemoveSleeper:
         if (s.sleepers[rank][step.flag][step.peer] > 0) --s.sleepers[rank][step.flag][step.peer];
@@ -140,13 +113,13 @@ class Explorer {
         break;
       case Step::Kind::kRead:
         if (s.places[rank][step.buffer][step.peer] != step.epoch) {
-          outcome_.defect = "read before it was written";
+          defect = "read before it was written";
         }
         s.unread[rank][step.buffer][step.peer] = 0;
         break;
     }
     s.next[rank] = static_cast<uint8_t>(s.next[rank] + move);
-    return true;
+    return Move::kMade;
   }
 
   bool sleeps_on(const State& s, uint8_t rank, uint8_t flag, uint8_t source) const {
@@ -170,8 +143,6 @@ class Explorer {
   }
 
   std::vector<Program> programs_;
-  std::unordered_set<std::string> visited_;
-  Outcome outcome_;
 };
 
 }  // namespace tandem::comm::explorer
