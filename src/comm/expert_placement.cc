@@ -32,8 +32,7 @@ Result<ExpertPlacement> ExpertPlacement::initial(const Shape& shape) {
       ExpertRanges::balanced(shape.experts_count + shape.redundant_count, shape.ranks_count));
   std::vector<int32_t> held(static_cast<size_t>(slots.experts_count()));
   for (size_t i = 0; i < held.size(); ++i) held[i] = static_cast<int32_t>(i) % shape.experts_count;
-  return ExpertPlacement(std::move(slots), shape.experts_count, std::move(held),
-                         std::vector<bool>(static_cast<size_t>(ranks)));
+  return ExpertPlacement(std::move(slots), shape.experts_count, std::move(held));
 }
 
 Result<ExpertPlacement> ExpertPlacement::of(int32_t experts_count,
@@ -54,31 +53,17 @@ Result<ExpertPlacement> ExpertPlacement::of(int32_t experts_count,
       experts.push_back(expert);
     }
   }
-  return ExpertPlacement(ExpertRanges::of_counts(counts), experts_count, std::move(experts),
-                         std::vector<bool>(held.size()));
+  return ExpertPlacement(ExpertRanges::of_counts(counts), experts_count, std::move(experts));
 }
 
 ExpertPlacement ExpertPlacement::holding(std::vector<int32_t> experts) const {
   TANDEM_CHECK(experts.size() == experts_.size(), "an expert or none for every slot");
-  return ExpertPlacement(slots_, experts_count_, std::move(experts), gone_);
-}
-
-ExpertPlacement ExpertPlacement::without(std::span<const int> ranks) const {
-  std::vector<int32_t> experts = experts_;
-  std::vector<bool> gone = gone_;
-  for (int rank : ranks) {
-    gone[static_cast<size_t>(rank)] = true;
-    std::fill(experts.begin() + slots_.first(rank), experts.begin() + slots_.end(rank), kNone);
-  }
-  return ExpertPlacement(slots_, experts_count_, std::move(experts), std::move(gone));
+  return ExpertPlacement(slots_, experts_count_, std::move(experts));
 }
 
 ExpertPlacement::ExpertPlacement(ExpertRanges slots, int32_t experts_count,
-                                 std::vector<int32_t> experts, std::vector<bool> gone)
-    : slots_(std::move(slots)),
-      experts_count_(experts_count),
-      experts_(std::move(experts)),
-      gone_(std::move(gone)) {
+                                 std::vector<int32_t> experts)
+    : slots_(std::move(slots)), experts_count_(experts_count), experts_(std::move(experts)) {
   const size_t places = place(ranks_count(), 0);
   slot_of_.assign(places, kNone);
   server_.assign(places, kNone);
@@ -87,7 +72,6 @@ ExpertPlacement::ExpertPlacement(ExpertRanges slots, int32_t experts_count,
     for (size_t slot = 0; slot < held.size(); ++slot) {
       if (held[slot] == kNone) continue;
       TANDEM_CHECK(held[slot] >= 0 && held[slot] < experts_count_, "an expert of the layer");
-      TANDEM_CHECK(!is_gone(rank), "a rank that is gone holds nothing");
       TANDEM_CHECK(!holds(rank, held[slot]), "no rank holds an expert twice");
       slot_of_[place(rank, held[slot])] = static_cast<int32_t>(slot);
     }
@@ -113,7 +97,6 @@ void ExpertPlacement::choose_servers(int32_t expert) {
   // Experts begin with different holders, so that what is left over of a round spreads too.
   size_t turn = static_cast<size_t>(expert);
   for (int source = 0; source < ranks_count(); ++source) {
-    if (is_gone(source)) continue;
     const bool is_holder = holds(source, expert);
     server_[place(source, expert)] = is_holder ? source : holders[turn++ % holders.size()];
   }

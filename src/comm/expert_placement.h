@@ -31,15 +31,11 @@ class ExpertPlacement {
   static Result<ExpertPlacement> of(int32_t experts_count,
                                     std::span<const std::vector<int32_t>> held);
 
-  /// The same slots and ranks with other experts in them: `experts` as experts() is. A gone rank's
-  /// slots are kNone.
+  /// The same slots and ranks with other experts in them: `experts` as experts() is.
   ExpertPlacement holding(std::vector<int32_t> experts) const;
-  /// The same without these ranks: they hold nothing, send nothing and are never asked.
-  ExpertPlacement without(std::span<const int> ranks) const;
 
   int ranks_count() const { return slots_.ranks_count(); }
   int32_t experts_count() const { return experts_count_; }
-  bool is_gone(int rank) const { return gone_[static_cast<size_t>(rank)]; }
   int32_t slots_count(int rank) const { return slots_.count(rank); }
   /// The expert of every slot, rank after rank; kNone in an empty slot.
   std::span<const int32_t> experts() const { return experts_; }
@@ -61,12 +57,11 @@ class ExpertPlacement {
   int server(int32_t expert, int source) const { return server_[place(source, expert)]; }
 
   bool operator==(const ExpertPlacement& other) const {
-    return experts_ == other.experts_ && gone_ == other.gone_;
+    return experts_ == other.experts_ && slots_ == other.slots_;
   }
 
  private:
-  ExpertPlacement(ExpertRanges slots, int32_t experts_count, std::vector<int32_t> experts,
-                  std::vector<bool> gone);
+  ExpertPlacement(ExpertRanges slots, int32_t experts_count, std::vector<int32_t> experts);
   size_t place(int rank, int32_t expert) const {
     return static_cast<size_t>(rank) * static_cast<size_t>(experts_count_) +
            static_cast<size_t>(expert);
@@ -76,7 +71,6 @@ class ExpertPlacement {
   ExpertRanges slots_;  // of each rank, as places in experts_
   int32_t experts_count_;
   std::vector<int32_t> experts_;  // [slots of all ranks]
-  std::vector<bool> gone_;        // [ranks]
   std::vector<int32_t> slot_of_;  // [ranks, experts]
   std::vector<int> server_;       // [ranks, experts]
   bool lacks_experts_ = false;

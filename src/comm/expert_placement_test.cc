@@ -82,15 +82,30 @@ TEST(ExpertPlacement, WhatIsLeftOverOfARoundIsSharedAmongExperts) {
 
 TEST(ExpertPlacement, AnExpertWithoutHolderIsServedByNobody) {
   const ExpertPlacement placement = initial(6, 3, 4);
-  const ExpertPlacement left = placement.without(std::vector<int>{1, 3});
-  EXPECT_TRUE(left.is_gone(1));
-  EXPECT_FALSE(left.is_gone(2));
-  EXPECT_EQ(left.server(3, 0), ExpertPlacement::kNone) << "it was on rank 1 alone";
+  EXPECT_FALSE(placement.lacks_experts());
+  // What its ranks 0 and 2 hold; those that held expert 3, and a copy of 1, are gone.
+  const std::vector<std::vector<int32_t>> held = {{0, 1, 2}, {5, 0}};
+  const ExpertPlacement left = ExpertPlacement::of(6, held).value();
+  EXPECT_TRUE(left.lacks_experts());
+  EXPECT_EQ(left.slots_count(0), 3);
+  EXPECT_EQ(left.slots_count(1), 2);
   EXPECT_EQ(left.copies_count(3), 0);
-  EXPECT_EQ(left.server(1, 2), 0) << "its copy on rank 3 is gone, that on rank 0 is not";
-  EXPECT_EQ(left.server(0, 1), ExpertPlacement::kNone) << "who is gone sends nothing";
+  for (const int source : {0, 1}) EXPECT_EQ(left.server(3, source), ExpertPlacement::kNone);
+  EXPECT_EQ(left.server(1, 1), 0);
+  EXPECT_EQ(left.slot_of(1, 0), 1);
   EXPECT_NE(left, placement);
-  EXPECT_EQ(placement.without({}), placement);
+}
+
+TEST(ExpertPlacement, WhatRanksSayTheyHoldMustBePossible) {
+  using Held = std::vector<std::vector<int32_t>>;
+  EXPECT_TRUE(
+      ExpertPlacement::of(3, Held{{0, ExpertPlacement::kNone, ExpertPlacement::kNone}}).ok());
+  for (const Held& held : {Held{{0, 1}, {3, 0}}, Held{{0, 1}, {-2, 0}}, Held{{0, 1}, {2, 2}}}) {
+    const auto placement = ExpertPlacement::of(3, held);
+    ASSERT_FALSE(placement.ok());
+    EXPECT_EQ(placement.error().code, Code::kDataLoss);
+    EXPECT_THAT(placement.error().what, HasSubstr("rank 1 says"));
+  }
 }
 
 TEST(ExpertPlacement, MoreRanksThanExpertsNeedASlotForEachRank) {

@@ -30,6 +30,8 @@ class ExpertRanges {
   /// identical, except through the exchange, which is always identical.
   bool is_one_tree() const;
 
+  bool operator==(const ExpertRanges&) const = default;
+
  private:
   explicit ExpertRanges(std::vector<int32_t> first) : first_(std::move(first)) {}
   std::vector<int32_t> first_;  // [ranks + 1], ascending

@@ -22,7 +22,7 @@ class Planner {
     for (int rank = 0; rank < current.ranks_count(); ++rank) {
       const auto held = current.experts_of(rank);
       held_.emplace_back(held.begin(), held.end());
-      if (!current.is_gone(rank)) left_.push_back(rank);
+      ranks_.push_back(rank);
     }
     for (size_t e = 0; e < loads.size(); ++e) {
       copies_[e] = current.copies_count(static_cast<int32_t>(e));
@@ -62,7 +62,7 @@ class Planner {
       return copies(a) == 0 ? load(a) > load(b) : share(a) > share(b);
     };
     for (int32_t e = 0; e < static_cast<int32_t>(copies_.size()); ++e) {
-      if (copies(e) == static_cast<int>(left_.size())) continue;
+      if (copies(e) == static_cast<int>(ranks_.size())) continue;
       if (best == kNone || needs_more(e, best)) best = e;
     }
     return best;
@@ -82,7 +82,7 @@ class Planner {
   bool improve_copies() {
     const int32_t taker = neediest();
     if (taker == kNone) return false;
-    const bool has_room = std::ranges::any_of(left_, [&](int rank) { return holds(rank, kNone); });
+    const bool has_room = std::ranges::any_of(ranks_, [&](int rank) { return holds(rank, kNone); });
     if (!has_room) {
       const int32_t from = giver();
       if (from == kNone) return false;
@@ -105,7 +105,7 @@ class Planner {
       if (holds(a, taker) != holds(b, taker)) return holds(b, taker);
       return rank_load(a) > rank_load(b);
     };
-    for (int rank : left_) {
+    for (int rank : ranks_) {
       if (holds(rank, expert) && (best < 0 || suits_more(rank, best))) best = rank;
     }
     replace(best, expert, kNone);
@@ -121,13 +121,13 @@ class Planner {
     const auto is_emptier = [&](int rank, int best) {
       return best < 0 || rank_load(rank) < rank_load(best);
     };
-    for (int rank : left_) {
+    for (int rank : ranks_) {
       if (!holds(rank, expert) && is_emptier(rank, without_it)) without_it = rank;
       const bool fits = holds(rank, kNone) && !holds(rank, expert);
       if (fits && is_emptier(rank, with_room)) with_room = rank;
     }
     if (with_room < 0) {
-      const int holder = *std::ranges::find_if(left_, [&](int r) { return holds(r, kNone); });
+      const int holder = *std::ranges::find_if(ranks_, [&](int r) { return holds(r, kNone); });
       const int32_t moving = *std::ranges::find_if(
           held(without_it), [&](int32_t other) { return !holds(holder, other); });
       replace(holder, kNone, moving);
@@ -140,16 +140,16 @@ class Planner {
 
   bool improve_ranks() {
     std::vector<double> of_rank(held_.size());
-    for (int rank : left_) of_rank[static_cast<size_t>(rank)] = rank_load(rank);
+    for (int rank : ranks_) of_rank[static_cast<size_t>(rank)] = rank_load(rank);
     const auto load_of = [&](int rank) { return of_rank[static_cast<size_t>(rank)]; };
-    std::vector<int> by_load = left_;
+    std::vector<int> by_load = ranks_;
     std::ranges::stable_sort(by_load, [&](int a, int b) { return load_of(a) < load_of(b); });
     const double most = load_of(by_load.back());
     const double sum = std::accumulate(of_rank.begin(), of_rank.end(), 0.0);
-    const double mean = sum / static_cast<double>(left_.size());
+    const double mean = sum / static_cast<double>(ranks_.size());
     if (most <= mean * kGoodEnough) return false;
     const double rounding = mean * kRounding;
-    for (int full : left_) {
+    for (int full : ranks_) {
       if (load_of(full) < most - rounding) continue;
       for (int other : by_load) {
         if (try_swap(full, other, load_of(full) - load_of(other), rounding)) return true;
@@ -204,7 +204,7 @@ class Planner {
 
   const ExpertPlacement& current_;
   const std::span<const uint64_t> loads_;
-  std::vector<int> left_;                   // ranks that are not gone
+  std::vector<int> ranks_;                  // all
   std::vector<std::vector<int32_t>> held_;  // [ranks][slots]
   std::vector<int> copies_;                 // [experts]
 };
@@ -223,17 +223,14 @@ std::vector<double> rank_loads(const ExpertPlacement& placement, std::span<const
   return sums;
 }
 
-double balance_of(const ExpertPlacement& placement, std::span<const double> rank_loads) {
+double balance_of(std::span<const double> rank_loads) {
   double sum = 0;
   double most = 0;
-  int ranks = 0;
-  for (int rank = 0; rank < placement.ranks_count(); ++rank) {
-    if (placement.is_gone(rank)) continue;
-    sum += rank_loads[static_cast<size_t>(rank)];
-    most = std::max(most, rank_loads[static_cast<size_t>(rank)]);
-    ++ranks;
+  for (const double load : rank_loads) {
+    sum += load;
+    most = std::max(most, load);
   }
-  return most == 0 ? 1 : sum / ranks / most;
+  return most == 0 ? 1 : sum / static_cast<double>(rank_loads.size()) / most;
 }
 
 ExpertPlacement plan_experts(const ExpertPlacement& current, std::span<const uint64_t> loads) {

@@ -11,8 +11,8 @@ namespace tandem::comm {
 /// Load of every rank when holders of an expert share its load evenly.
 std::vector<double> rank_loads(const ExpertPlacement& placement, std::span<const uint64_t> loads);
 
-/// Of loads of the ranks that are not gone, mean / maximum: 1 is perfect balance. 1 without load.
-double balance_of(const ExpertPlacement& placement, std::span<const double> rank_loads);
+/// Of loads of ranks, mean / maximum: 1 is perfect balance. 1 without load.
+double balance_of(std::span<const double> rank_loads);
 
 /// A placement of the same shape for these loads of one layer's experts, near `current`. A pure
 /// function: ranks that call it alike need not tell each other.
@@ -22,7 +22,7 @@ double balance_of(const ExpertPlacement& placement, std::span<const double> rank
 ///              copy, while that makes the heaviest share lighter
 ///            2 swaps: a fullest rank swaps an expert with another rank, the emptiest first, while
 ///              that makes the fuller of the two emptier
-/// Bounds     every slot of the ranks that are left is used, no rank holds an expert twice;
+/// Bounds     every slot is used, no rank holds an expert twice;
 ///            load of the fullest rank <= mean + max(heaviest share, mean / 32), where the share of
 ///            an expert is its load / copies. No placement can do better than max(mean, heaviest
 ///            share), so this is at most twice the best. Phase 2 stops at mean * 33/32: less is not

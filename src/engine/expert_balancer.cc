@@ -139,7 +139,7 @@ std::deque<ExpertBalancer::Change> ExpertBalancer::plan() {
     const comm::ExpertPlacement& current = model_.expert_placement(layer);
     const std::vector<double> ranks = comm::rank_loads(current, loads);
     const double most = std::ranges::max(ranks);
-    mean += most * comm::balance_of(current, ranks);
+    mean += most * comm::balance_of(ranks);
     fullest += most;
     comm::ExpertPlacement planned = comm::plan_experts(current, loads);
     if (planned != current) changes.push_back({layer, std::move(planned)});

@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstring>
@@ -66,6 +68,23 @@ TEST(Socket, IsNotJoinedToItself) {
   for (int attempt = 0; attempt < 30'000; ++attempt) {
     ASSERT_FALSE(Socket::connect_tcp({"127.0.0.1", port}, soon()).ok()) << "attempt " << attempt;
   }
+}
+
+TEST(Socket, AnotherUsersProcessIsNobody) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  auto listener = *Listener::listen_local("tandem-test-users");
+  const pid_t other = ::fork();
+  if (other == 0) {
+    // The number of no user of this system.
+    const bool is_other = ::setuid(65533) == 0;
+    const auto socket = Socket::connect_local("tandem-test-users");
+    const bool refused = !socket.ok() && socket.error().code == Code::kNotFound;
+    ::_exit(is_other && refused ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(other, &status, 0);
+  EXPECT_EQ(status, 0) << "it found the listener";
+  EXPECT_FALSE(listener.accept(soon(50))->has_value()) << "it was accepted";
 }
 
 TEST(Socket, MemoryIsHandedOver) {

@@ -49,21 +49,22 @@ def free_port() -> int:
 
 
 class Group:
-    """Processes of one rank each. Those that follow have no server."""
+    """Processes of equally many ranks, one by default. Those that only follow have no server."""
 
-    def __init__(self, ranks: int, *flags: str, tensor_parallel: int = 1):
+    def __init__(self, processes: int, *flags: str, tensor_parallel: int = 1, per_process: int = 1):
+        ranks = processes * per_process
         self.flags = [
             *("--tp", str(tensor_parallel), "--dp", str(ranks // tensor_parallel)),
-            *("--nnodes", str(ranks), "--dist-init-addr", f"127.0.0.1:{free_port()}"),
+            *("--nnodes", str(processes), "--dist-init-addr", f"127.0.0.1:{free_port()}"),
             *("--max-model-len", "2048", *flags),
         ]
-        self.tensor_parallel = tensor_parallel
+        self.ranks_per_leader = tensor_parallel if per_process == 1 else 1
         with ThreadPoolExecutor() as pool:  # each waits for the others before it serves
-            self.ranks = list(pool.map(self.start, range(ranks)))
+            self.ranks = list(pool.map(self.start, range(processes)))
 
     def start(self, rank: int) -> TandemServer | subprocess.Popen:
         flags = [*self.flags, "--node-rank", str(rank)]
-        if rank % self.tensor_parallel == 0:
+        if rank % self.ranks_per_leader == 0:
             return TandemServer(*flags)
         return subprocess.Popen([TANDEM, "serve", MODEL, *flags], stdout=subprocess.DEVNULL)
 
@@ -180,6 +181,15 @@ class Losses(unittest.TestCase):
         for server in others:
             self.await_degraded(server, [0, 1])
         self.expect_all_answer(others)
+
+    def test_a_process_of_several_ranks(self):
+        group = self.start(2, "--num-redundant-experts", "16", per_process=2)
+        load = Load(group.ranks[0], PROMPTS[1], 400)
+        self.assertTrue(load.started.wait(timeout=30))
+        group.kill(1)
+        self.await_degraded(group.ranks[0], [2, 3])
+        self.expect_same_stream(load, PROMPTS[1])
+        self.expect_all_answer([group.ranks[0]])
 
     def test_without_copies_what_needs_a_lost_expert_is_told(self):
         group = self.start(4)
