@@ -5,7 +5,7 @@
 namespace tandem::engine {
 
 GroupRunner::GroupRunner(ModelRunner& model, RankLinks& links, const StepTensors::Limits& limits,
-                         std::function<void()> on_leave)
+                         OnLeave on_leave)
     : model_(model), links_(links), message_(limits), on_leave_(std::move(on_leave)) {
   announce(false);
 }
@@ -70,9 +70,10 @@ Result<void> GroupRunner::run_group(std::span<const BatchItem> items) {
 }
 
 void GroupRunner::leave() {
-  // An empty message is the end. If the group is lost, the followers know.
-  if (links_.steps() != nullptr) static_cast<void>(links_.steps()->send({}));
-  on_leave_();
+  // An empty message is the end, and a good one: a follower of a lost group must learn of the loss
+  // instead, though its leader may have noticed first.
+  if (!lost_ && links_.steps() != nullptr) static_cast<void>(links_.steps()->send({}));
+  on_leave_(lost_);
 }
 
 Result<void> follow(ModelRunner& model, RankLinks& links, const StepTensors::Limits& limits) {

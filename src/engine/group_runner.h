@@ -21,15 +21,17 @@ namespace tandem::engine {
 /// Used by the engine's thread, but for ring().
 class GroupRunner final : public StepRunner, public Standby {
  public:
-  /// `model` and `links` must outlive this. All leaders make one. `on_leave` takes the rank out of
-  /// its group.
+  /// Takes the rank out of its group, which was lost by an error or has served its time.
+  using OnLeave = std::function<void(const std::optional<Error>& lost)>;
+
+  /// `model` and `links` must outlive this. All leaders make one.
   GroupRunner(ModelRunner& model, RankLinks& links, const StepTensors::Limits& limits,
-              std::function<void()> on_leave);
+              OnLeave on_leave);
 
   Result<void> run(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled) override;
   Result<void> turn(const std::function<bool()>& has_news) override;
   void ring() override { links_.doorbell().ring(); }
-  /// Lets the followers go, and leaves.
+  /// Lets the followers go, unless the group is lost, and leaves.
   void leave() override;
 
  private:
@@ -42,7 +44,7 @@ class GroupRunner final : public StepRunner, public Standby {
   ModelRunner& model_;
   RankLinks& links_;
   StepMessage message_;
-  const std::function<void()> on_leave_;
+  const OnLeave on_leave_;
   uint64_t epoch_ = 0;
   /// After an error the ranks are no longer at the same place: no step can follow.
   std::optional<Error> lost_;

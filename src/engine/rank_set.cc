@@ -55,7 +55,14 @@ Result<void> RankSet::Rank::create(const Options& options) {
                                            .comm = links == nullptr ? nullptr : &links->comm()}));
   if (!shard.is_whole()) spdlog::info("rank_ready rank={} ms={}", member.rank, ms_since(start));
   if (links != nullptr && leads()) {
-    group = std::make_unique<GroupRunner>(*runner, *links, step.tensors(), member.leave);
+    group = std::make_unique<GroupRunner>(*runner, *links, step.tensors(),
+                                          [this](const std::optional<Error>& lost) {
+                                            if (lost) {
+                                              member.fail(lost->what);
+                                            } else {
+                                              member.leave();
+                                            }
+                                          });
   }
   return {};
 }
