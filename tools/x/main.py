@@ -21,9 +21,10 @@ def tidy(options: argparse.Namespace) -> None:
         stages.tidy_checkout()
 
 
-def tsan(_: argparse.Namespace) -> None:
-    build.build("tsan")
-    build.sanitized_ctest("tsan")
+def tsan(options: argparse.Namespace) -> None:
+    tests = options.tests or []
+    build.build("tsan", [f"{test}_test" for test in tests])
+    build.sanitized_ctest("tsan", tests)
 
 
 def run_kills(options: argparse.Namespace) -> None:
@@ -64,7 +65,8 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--points", nargs="+", choices=kills.plan.POINTS, metavar="POINT",
                      default=kills.plan.POINTS, help=f"of {', '.join(kills.plan.POINTS)}; all")
     sub.add_argument("--program", help="a tandem that is built already")
-    verb("tsan", tsan, "build and test under ThreadSanitizer")
+    sub = verb("tsan", tsan, "build and test under ThreadSanitizer")
+    sub.add_argument("tests", nargs="*", help="only these, as `comm model engine ranks`")
     return top
 
 
