@@ -202,19 +202,24 @@ double combine_bytes(const CommSize& size) {
          (is_short ? one_shot_bytes(size) : two_shot_bytes(size));
 }
 
+Result<comm::ExpertPlacement> placement_of(const CommSize& size) {
+  return comm::ExpertPlacement::initial(
+      {.experts_count = static_cast<int32_t>(size.experts), .ranks_count = size.ranks});
+}
+
 Result<CommCall> make_exchange(SymmetricHeap& heap, Stream& stream, const CommSize& size) {
-  const auto ranges = TANDEM_TRY(comm::ExpertRanges::balanced(size.experts, size.ranks));
-  auto exchange = std::make_shared<comm::ExpertExchange>(
-      TANDEM_TRY(comm::ExpertExchange::create(heap, ranges,
-                                              {.tokens_max = size.tokens,
-                                               .hidden = size.hidden,
-                                               .k = size.k,
-                                               .dispatch = size.dtype,
-                                               .wire = size.dtype})));
+  const auto placement = TANDEM_TRY(placement_of(size));
+  auto exchange = std::make_shared<comm::ExpertExchange>(TANDEM_TRY(
+      comm::ExpertExchange::create(heap, {.tokens_max = size.tokens,
+                                          .hidden = size.hidden,
+                                          .k = size.k,
+                                          .dispatch = size.dtype,
+                                          .wire = size.dtype,
+                                          .slots_count = placement.slots_count(heap.rank())})));
   int64_t rows = 0;  // that this rank's experts compute
   for (int source = 0; source < size.ranks; ++source) {
     for (const int32_t id : routing(size, source)) {
-      if (ranges.owner(id) == heap.rank()) ++rows;
+      if (placement.server(id, source) == heap.rank()) ++rows;
     }
   }
   return CommCall([=, &stream, ids = routing(size, heap.rank()),
@@ -223,7 +228,9 @@ Result<CommCall> make_exchange(SymmetricHeap& heap, Stream& stream, const CommSi
                    y = values(size.tokens * size.hidden)]() mutable -> Result<void> {
     const auto expert_ids = matrix(ids, size.tokens, size.k);
     TANDEM_TRY(exchange->dispatch(
-        stream, {.x = matrix(x, size.tokens, size.hidden), .expert_ids = expert_ids}));
+        stream, {.x = matrix(x, size.tokens, size.hidden),
+                 .expert_ids = expert_ids,
+                 .placement = &placement}));
     return exchange->combine(stream, {.rows = matrix(results, rows, size.hidden),
                                       .expert_ids = expert_ids,
                                       .weights = matrix(weights, size.tokens, size.k),

@@ -172,6 +172,19 @@ TEST_F(RendezvousTest, ARankThatIsSlowToSpeakIsWaitedFor) {
   EXPECT_THAT(first.wait(), HasSubstr("rank 1 of host " + host_));
 }
 
+TEST_F(RendezvousTest, ARankKilledInTheHandshakeIsNamedByAllWhoCame) {
+  std::vector<RankProcess> came;
+  for (const int rank : {0, 1, 2}) came.push_back(start(rank, 4));
+  std::this_thread::sleep_for(milliseconds(500));  // they have come, and wait for rank 3
+  const auto killed = steady_clock::now();
+  came[2].signal(SIGKILL);
+  for (const size_t rank : {size_t{0}, size_t{1}}) {
+    EXPECT_THAT(came[rank].wait(),
+                AllOf(HasSubstr("rank 2 of host " + host_ + " (process "), HasSubstr("ended")));
+  }
+  EXPECT_LT(steady_clock::now() - killed, seconds(5));
+}
+
 TEST_F(RendezvousTest, AnAddressOfSomethingElseIsAnError) {
   auto listener = io::Listener::listen_tcp({"127.0.0.1", 0}).value();
   RankProcess rank([&] {

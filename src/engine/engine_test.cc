@@ -190,7 +190,7 @@ TEST_F(EngineTest, CancelsFromOtherThreadsAtAnyMoment) {
     EXPECT_NE(*last.finish, FinishReason::kError);
     cancelled += *last.finish == FinishReason::kCancelled ? 1 : 0;
   }
-  EXPECT_GT(cancelled, 100u) << "some cancels came in time";
+  EXPECT_GT(cancelled, 10u) << "some cancels came in time";
   EXPECT_LT(cancelled, kClients * kRequestsEach) << "some requests ended by themselves";
   EXPECT_TRUE(await_status([](const EngineStatus& s) {
     return s.requests_running == 0 && s.requests_waiting == 0 && s.pages_used == 0;

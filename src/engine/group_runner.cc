@@ -5,7 +5,7 @@
 namespace tandem::engine {
 
 GroupRunner::GroupRunner(ModelRunner& model, RankPeers& peers, const StepTensors::Limits& limits,
-                         std::function<void()> on_leave)
+                         OnLeave on_leave)
     : model_(model), peers_(peers), message_(limits), on_leave_(std::move(on_leave)) {
   announce(false);
 }
@@ -110,11 +110,12 @@ void GroupRunner::append_ranks(std::vector<RankStatus>& ranks) const {
 }
 
 void GroupRunner::leave() {
-  // An empty message is the end. If the group is lost, the followers know.
-  if (peers_.has_links() && peers_.links().steps() != nullptr) {
+  // An empty message is the end, and a good one: a follower of a lost group must learn of the loss
+  // instead, though its leader may have noticed first.
+  if (!lost_ && peers_.has_links() && peers_.links().steps() != nullptr) {
     static_cast<void>(peers_.links().steps()->send({}));
   }
-  on_leave_();
+  on_leave_(lost_);
 }
 
 namespace {

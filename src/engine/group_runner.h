@@ -24,10 +24,12 @@ namespace tandem::engine {
 /// Used by the engine's thread, but for ring() and lost_ranks().
 class GroupRunner final : public StepRunner, public Standby {
  public:
-  /// `model` and `peers` must outlive this. All leaders make one. `on_leave` takes the rank out of
-  /// its group.
+  /// Takes the rank out of its group, which was lost by an error or has served its time.
+  using OnLeave = std::function<void(const std::optional<Error>& lost)>;
+
+  /// `model` and `peers` must outlive this. All leaders make one.
   GroupRunner(ModelRunner& model, RankPeers& peers, const StepTensors::Limits& limits,
-              std::function<void()> on_leave);
+              OnLeave on_leave);
 
   Result<void> run(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled) override;
   /// Those that need an expert that is lost.
@@ -37,7 +39,7 @@ class GroupRunner final : public StepRunner, public Standby {
   std::vector<std::string> lost_ranks() const override { return peers_.lost_ranks(); }
   /// This rank and its followers, in whichever process.
   void append_ranks(std::vector<RankStatus>& ranks) const override;
-  /// Lets the followers go, and leaves.
+  /// Lets the followers go, unless the group is lost, and leaves.
   void leave() override;
 
  private:
@@ -52,7 +54,7 @@ class GroupRunner final : public StepRunner, public Standby {
   ModelRunner& model_;
   RankPeers& peers_;
   StepMessage message_;
-  const std::function<void()> on_leave_;
+  const OnLeave on_leave_;
   std::vector<FailedItem> failed_;
   uint64_t epoch_ = 0;
   uint64_t plan_id_ = 0;  // of the step to come

@@ -65,7 +65,14 @@ Result<void> RankSet::Rank::create(const Options& options) {
   spdlog::info("rank_ready rank={} ms={}", member.rank, ms_since(start));
   TANDEM_TRY(peers->start_balancing());
   if (leads()) {
-    group = std::make_unique<GroupRunner>(*runner, *peers, step.tensors(), member.leave);
+    group = std::make_unique<GroupRunner>(*runner, *peers, step.tensors(),
+                                          [this](const std::optional<Error>& lost) {
+                                            if (lost) {
+                                              member.fail(lost->what);
+                                            } else {
+                                              member.leave();
+                                            }
+                                          });
   }
   return {};
 }

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "tests/ranks/serve_requests.h"
@@ -137,6 +138,37 @@ TEST(Serving, TheLossOfARankIsToldToAll) {
     ASSERT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
   }
   EXPECT_THAT(ranks.set->client()->status().reason, testing::HasSubstr("rank 1 of host"));
+}
+
+TEST(Serving, EveryRankTellsOfALossWhoeverNoticesFirst) {
+  constexpr int kRanks = 4;
+  const ScoredModel model = random_model({}, DType::kBF16);
+  for (int round = 0; round < 10; ++round) {
+    auto options = set_options(model, {kRanks, 1});
+    std::atomic<int> told = 0;
+    options.on_lost = [&](const Error& error) {
+      EXPECT_THAT(error.what, testing::HasSubstr("rank 3 of host"));
+      ++told;
+    };
+    auto group =
+        comm::ThreadGroup::create(
+            {.ranks_count = kRanks, .heap_bytes = engine::RankSet::heap_bytes(options).value()})
+            .value();
+    std::vector<engine::RankSet::Member> members;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      members.push_back({.rank = rank,
+                         .heap = &group->heap(rank),
+                         .leave = [&, rank] { group->leave(rank); },
+                         .fail = [&, rank](const std::string& why) { group->fail(rank, why); }});
+    }
+    const auto set = engine::RankSet::create(options, std::move(members)).value();
+    group->fail(3, "the test ended it");
+    const auto start = std::chrono::steady_clock::now();
+    while (told < kRanks && std::chrono::steady_clock::now() - start < std::chrono::seconds(5)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_EQ(told, kRanks) << "round " << round;
+  }
 }
 
 TEST(Serving, AFaultAtStartIsTheErrorOfAll) {

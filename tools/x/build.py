@@ -44,15 +44,16 @@ def ctest(preset: str, *arguments: str, environment: dict[str, str] | None = Non
     run(command, environment=environment)
 
 
-def sanitized_ctest(preset: str) -> None:
-    """Without the benchmarks, which measure nothing under a sanitizer, and without label `slow`,
-    which would take minutes there."""
+def sanitized_ctest(preset: str, tests: list[str] | None = None) -> None:
+    """All tests or those named, without the benchmarks, which measure nothing under a sanitizer,
+    and without label `slow`, which would take minutes there."""
     options = {
         "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
     }
-    ctest(preset, "--label-exclude", "^(bench|slow)$", environment=options)
+    chosen = ["--tests-regex", f"^({'|'.join(tests)})$"] if tests else []
+    ctest(preset, "--label-exclude", "^(bench|slow)$", *chosen, environment=options)
 
 
 def program() -> str:

@@ -21,15 +21,15 @@ def tidy(options: argparse.Namespace) -> None:
         stages.tidy_checkout()
 
 
-def tsan(_: argparse.Namespace) -> None:
-    build.build("tsan")
-    build.sanitized_ctest("tsan")
+def tsan(options: argparse.Namespace) -> None:
+    tests = options.tests or []
+    build.build("tsan", [f"{test}_test" for test in tests])
+    build.sanitized_ctest("tsan", tests)
 
 
 def run_kills(options: argparse.Namespace) -> None:
     program = options.program or build.program()
-    seeds = options.cases or kills.seeds_of(options.seed, options.times)
-    kills.run(program, seeds)
+    kills.run(program, kills.seeds_of(options.seed, options.times, options.points))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -62,9 +62,11 @@ def parser() -> argparse.ArgumentParser:
     sub = verb("kills", run_kills, "kill and stop ranks of `tandem serve` at random points")
     sub.add_argument("--times", type=int, default=200, help="cases (default 200)")
     sub.add_argument("--seed", type=int, help="of the first case (default: random)")
-    sub.add_argument("--cases", type=int, nargs="+", help="exactly the cases of these seeds")
+    sub.add_argument("--points", nargs="+", choices=kills.plan.POINTS, metavar="POINT",
+                     default=kills.plan.POINTS, help=f"of {', '.join(kills.plan.POINTS)}; all")
     sub.add_argument("--program", help="a tandem that is built already")
-    verb("tsan", tsan, "build and test under ThreadSanitizer")
+    sub = verb("tsan", tsan, "build and test under ThreadSanitizer")
+    sub.add_argument("tests", nargs="*", help="only these, as `comm model engine ranks`")
     return top
 
 

@@ -1,6 +1,7 @@
 """`./x kills`: ranks are killed or stopped at random points, and nobody may hang, lie or remain."""
 
 import collections
+import itertools
 import random
 import signal
 import tempfile
@@ -77,7 +78,8 @@ def run(program: str, seeds: list[int]) -> None:
         raise Failed(f"{len(failed)} of {len(seeds)} cases failed, of seeds {failed}")
 
 
-def seeds_of(first: int | None, times: int) -> list[int]:
+def seeds_of(first: int | None, times: int, points: list[str]) -> list[int]:
     """Every case has a seed of its own, so that it can be run again alone."""
     start = random.SystemRandom().randrange(10**6) if first is None else first
-    return list(range(start, start + times))
+    fitting = (seed for seed in itertools.count(start) if plan.Plan.of_seed(seed).point in points)
+    return list(itertools.islice(fitting, times))
