@@ -1,5 +1,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <cstdio>
 
@@ -21,6 +23,8 @@ void open_standard_streams() {
 int main(int argc, char** argv) {
   using namespace tandem;
   open_standard_streams();
+  // Standard output is for results.
+  spdlog::default_logger()->sinks() = {std::make_shared<spdlog::sinks::stderr_color_sink_mt>()};
   CLI::App app{"Tandem: serve Qwen mixture-of-experts models"};
   app.set_version_flag("--version", TANDEM_VERSION);
   app.require_subcommand(0, 1);  // with 1, CLI11 does not say which unknown verb it met

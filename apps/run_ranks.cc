@@ -169,7 +169,7 @@ Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions&
                              .first_rank = first_rank,
                              .ranks_count = ranks_count,
                              .heap_bytes = heap_bytes}));
-  RunningRanks running;
+  RunningRanks running{.threads_per_rank = per_rank.threads_count};
   if (options.nodes_count > 1) {
     TANDEM_TRY(join({.address = TANDEM_TRY(io::parse_endpoint(options.address)),
                      .ranks_count = options.layout.ranks_count(),

@@ -33,6 +33,7 @@ struct RunningRanks {
   std::unique_ptr<comm::ThreadGroup> threads;                    // one process
   std::vector<std::unique_ptr<comm::ProcessGroup>> memberships;  // several: one per rank
   std::unique_ptr<engine::RankSet> set;
+  int threads_per_rank = 1;
 };
 
 /// Meets the other processes, loads the weights, if they fit, and starts the engines. An error

@@ -163,6 +163,15 @@ http::Response Api::describe(const http::Refusal& refusal) {
                          .retry_after_s = retry_after_s});
 }
 
+void Api::on_answered(const http::Answered& answered) {
+  if (options_.access_log == AccessLog::kNone) return;
+  const Route* route = find_route(answered.path);
+  const bool is_probe =
+      route != nullptr && (route->handler == "probes" || route->handler == "metrics");
+  if (is_probe && options_.access_log != AccessLog::kAll) return;
+  spdlog::info("{}", access_line(answered));
+}
+
 std::unique_ptr<http::Exchange> Api::generate(Endpoint endpoint, http::Request request,
                                               http::Responder& responder) {
   if (server_.draining()) {

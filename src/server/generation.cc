@@ -1,5 +1,6 @@
 #include "server/generation.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -65,6 +66,12 @@ Generation::Generation(GenerationServices& services, Origin origin, std::string 
 
 Generation::~Generation() {
   if (!ended_) cancel_running();
+}
+
+std::string Generation::log_fields() const {
+  const openai::Usage so_far = usage();
+  return fmt::format("prompt_tokens={} completion_tokens={}", so_far.prompt_tokens,
+                     so_far.completion_tokens);
 }
 
 void Generation::on_prepared(openai::ApiResult<openai::Prepared> result) {

@@ -80,6 +80,30 @@ class Serve(unittest.TestCase):
         self.test_answers_a_sum()
 
 
+class Output(unittest.TestCase):
+    def test_the_start_says_what_bounds_it_and_the_log_who_asked(self):
+        server = TandemServer("--max-num-seqs", "3", "--max-model-len", "256", "--dtype", "f32")
+        for line in (r"max-num-seqs +3", r"max-model-len +256", r"dtype +f32", r"layout +1 rank"):
+            self.assertRegex(server.report, rf"(?m)^{line}$")
+        server.call("/health")
+        server.call("/v1/chat/completions", CHAT)
+        self.assertEqual(server.stop(), 0)
+        line = 'path="/v1/chat/completions" status=200 prompt_tokens=22 completion_tokens=11 '
+        self.assertIn(f"http_request method=POST {line}duration_ms=", server.log())
+        self.assertNotIn("/health", server.log())
+        self.assertNotIn("12 + 30", server.log())
+
+    def test_the_log_can_be_without_requests_or_with_probes(self):
+        silent = TandemServer("--disable-log-requests")
+        silent.call("/v1/models")
+        silent.stop()
+        self.assertNotIn("http_request", silent.log())
+        chatty = TandemServer("--log-probes")
+        chatty.call("/health")
+        chatty.stop()
+        self.assertIn('path="/health" status=200', chatty.log())
+
+
 class Name(unittest.TestCase):
     def test_a_slash_behind_the_folder_does_not_empty_the_name(self):
         server = TandemServer(model=f"{MODEL}/")
