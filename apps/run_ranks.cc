@@ -143,9 +143,8 @@ Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions&
   const int first_rank = options.node_rank * ranks_count;
   // All processes are on this host, so its cores are shared by all ranks.
   DeviceOptions per_rank = device;
-  const int threads = device.threads_count == 0
-                          ? folder.device->threads_count() / options.nodes_count
-                          : device.threads_count;
+  const int sharers = device.threads_count == 0 ? options.nodes_count : 1;
+  const int threads = folder.device->threads_count() / sharers;
   per_rank.threads_count = std::max(1, threads / ranks_count);
 
   engine::RankSet::Options set{.config = config,

@@ -5,9 +5,11 @@ request, then SIGTERM.
 """
 
 import json
+import os
 import re
 import signal
 import subprocess
+import time
 import unittest
 import urllib.error
 import urllib.request
@@ -102,6 +104,26 @@ class Output(unittest.TestCase):
         chatty.call("/health")
         chatty.stop()
         self.assertIn('path="/health" status=200', chatty.log())
+
+
+class Threads(unittest.TestCase):
+    def setUp(self):
+        cores = os.sched_getaffinity(0)
+        self.addCleanup(os.sched_setaffinity, 0, cores)
+        os.sched_setaffinity(0, {min(cores)})
+
+    def test_are_as_many_as_the_cores_that_it_may_use(self):
+        server = TandemServer()
+        server.stop()
+        self.assertRegex(server.report, r"(?m)^threads +1$")
+
+    def test_are_not_more_whatever_is_asked_for(self):
+        begin = time.monotonic()
+        server = TandemServer("--threads", "1000")
+        server.stop()
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assertRegex(server.report, r"(?m)^threads +1$")
+        self.assertEqual(server.log().count("threads_lowered wanted=1000 used=1 "), 1)
 
 
 class Name(unittest.TestCase):
