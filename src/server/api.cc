@@ -156,7 +156,7 @@ http::Response Api::answer_get(std::string_view handler, const std::string& path
 
 http::Response Api::describe(const http::Refusal& refusal) {
   services_.metrics.on_answer("other", refusal.status);
-  const int retry_after_s = refusal.status == 503 ? 1 : 0;
+  const int retry_after_s = refusal.status == 429 || refusal.status == 503 ? 1 : 0;
   return error_response({.status = refusal.status,
                          .message = refusal.message,
                          .code = refusal.code,

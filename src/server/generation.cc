@@ -43,7 +43,7 @@ http::Response error_response(const ApiError& error) {
 ApiError full_of_bodies() {
   return {.status = 429,
           .message = "Too many requests wait to be read. Try again.",
-          .code = "queue_full",
+          .code = openai::kQueueFull,
           .retry_after_s = 1};
 }
 

@@ -9,10 +9,12 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 from program import MODEL, TANDEM
 from tandem_server import TandemServer
@@ -104,6 +106,35 @@ class Output(unittest.TestCase):
         chatty.call("/health")
         chatty.stop()
         self.assertIn('path="/health" status=200', chatty.log())
+
+
+class Template(unittest.TestCase):
+    """A template of the user's own, which Jinja renders in a process of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        for file in MODEL.iterdir():
+            (Path(cls.folder.name) / file.name).symlink_to(file)
+        template = Path(cls.folder.name) / "chat_template.jinja"
+        template.unlink(missing_ok=True)
+        template.write_text("{{ (messages[0].content * 400000000) | length }}")
+        cls.server = TandemServer(model=cls.folder.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+        cls.folder.cleanup()
+
+    def test_that_needs_too_much_memory_is_a_fault_of_the_request(self):
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            self.server.call("/v1/chat/completions", CHAT | {"model": Path(self.folder.name).name})
+        self.assertEqual(refused.exception.code, 400)
+        self.assertIsNone(refused.exception.headers["Retry-After"])
+        error = json.loads(refused.exception.read())["error"]
+        self.assertEqual((error["type"], error["param"]), ("invalid_request_error", "messages"))
+        self.assertRegex(error["message"], "more than 1024 MiB of memory.*send less text")
+        refused.exception.close()
 
 
 class Threads(unittest.TestCase):

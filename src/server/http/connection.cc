@@ -32,8 +32,8 @@ constexpr size_t kGentleCloseBytesMax = 16u << 20;
 constexpr auto kNever = std::chrono::steady_clock::time_point::max();
 
 // Named, because g++ 12 destroys temporaries inside a co_await expression twice.
-const Refusal kOverloaded{.status = 503,
-                          .code = "overloaded",
+const Refusal kOverloaded{.status = 429,
+                          .code = "queue_full",
                           .message = "Too many large requests are being read. Try again."};
 const Refusal kTooSlow{
     .status = 408, .code = "request_timeout", .message = "The request did not arrive in time."};
