@@ -1,6 +1,7 @@
 #include "apps/run_ranks.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <thread>
@@ -11,35 +12,6 @@
 
 namespace tandem::apps {
 namespace {
-
-Result<void> check(const LayoutOptions& options, const model::ModelConfig& config) {
-  const int ranks = options.layout.ranks_count();
-  if (options.expert_parallel_size != 0 && options.expert_parallel_size != ranks) {
-    return make_error(
-        Code::kInvalidArgument,
-        fmt::format("--expert-parallel-size {}: experts go over all {} ranks (tensor-parallel x "
-                    "data-parallel); leave it out or say {}",
-                    options.expert_parallel_size, ranks, ranks));
-  }
-  if (config.experts_count == 0 && (options.expert_parallel || options.expert_parallel_size > 1)) {
-    return make_error(Code::kInvalidArgument, "--enable-expert-parallel: the model has no experts");
-  }
-  if (ranks % options.nodes_count != 0) {
-    return make_error(Code::kInvalidArgument,
-                      fmt::format("--nnodes {}: {} ranks cannot be shared evenly among them",
-                                  options.nodes_count, ranks));
-  }
-  if (options.node_rank >= options.nodes_count) {
-    return make_error(Code::kInvalidArgument,
-                      fmt::format("--node-rank {}: with --nnodes {} use 0 to {}", options.node_rank,
-                                  options.nodes_count, options.nodes_count - 1));
-  }
-  if (options.nodes_count > 1 && options.address.empty()) {
-    return make_error(Code::kInvalidArgument,
-                      "--nnodes needs --dist-init-addr HOST:PORT, where process 0 can listen");
-  }
-  return {};
-}
 
 Result<std::unique_ptr<model::WeightSource>> open_weights(const ModelFolder& folder) {
   auto source = TANDEM_TRY(model::SafetensorsSource::open(folder.files.folder));
@@ -113,6 +85,56 @@ std::vector<engine::RankSet::Member> members_of(RunningRanks& running, int first
 
 }  // namespace
 
+Result<void> check_layout(const LayoutOptions& options, const model::ModelConfig& config) {
+  const int ranks = options.layout.ranks_count();
+  if (options.expert_parallel_size != 0 && options.expert_parallel_size != ranks) {
+    return make_error(
+        Code::kInvalidArgument,
+        fmt::format("--expert-parallel-size {}: experts go over all {} ranks (tensor-parallel x "
+                    "data-parallel); leave it out or say {}",
+                    options.expert_parallel_size, ranks, ranks));
+  }
+  if (config.experts_count == 0 && (options.expert_parallel || options.expert_parallel_size > 1)) {
+    return make_error(Code::kInvalidArgument, "--enable-expert-parallel: the model has no experts");
+  }
+  if (ranks % options.nodes_count != 0) {
+    return make_error(Code::kInvalidArgument,
+                      fmt::format("--nnodes {}: {} ranks cannot be shared evenly among them",
+                                  options.nodes_count, ranks));
+  }
+  if (options.node_rank >= options.nodes_count) {
+    return make_error(Code::kInvalidArgument,
+                      fmt::format("--node-rank {}: with --nnodes {} use 0 to {}", options.node_rank,
+                                  options.nodes_count, options.nodes_count - 1));
+  }
+  if (options.nodes_count > 1 && options.address.empty()) {
+    return make_error(Code::kInvalidArgument,
+                      "--nnodes needs --dist-init-addr HOST:PORT, where process 0 can listen");
+  }
+  return {};
+}
+
+std::vector<std::string> layout_notices(const LayoutOptions& options, const model::Shard& shard) {
+  std::vector<std::string> notices;
+  const int ranks = options.layout.ranks_count();
+  if (!shard.is_exact()) {
+    notices.push_back(fmt::format(
+        "layout_not_exact tensor_parallel={} effect=\"answers repeat, but may differ from those of "
+        "one rank\" see=docs/ranks.md",
+        options.layout.tensor_parallel));
+  }
+  if (ranks > 1 && shard.config.experts_count > 0 && !options.expert_parallel) {
+    notices.push_back(
+        fmt::format("experts_over_all_ranks ranks={} reason=\"experts are never cut, with or "
+                    "without --enable-expert-parallel\"",
+                    ranks));
+  }
+  if (ranks == 1 && options.expert_parallel) {
+    notices.push_back("expert_parallel_unused reason=\"one rank holds all experts\"");
+  }
+  return notices;
+}
+
 void add_layout_flags(CLI::App& verb, LayoutOptions& options) {
   const CLI::Range at_least_one(1, comm::kRanksMax);
   verb.add_option("--tensor-parallel-size,--tp", options.layout.tensor_parallel,
@@ -138,7 +160,9 @@ Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions&
                                  const LayoutOptions& options, const engine::Limits& limits,
                                  std::function<void(const Error&)> on_lost) {
   const model::ModelConfig& config = folder.files.config;
-  TANDEM_TRY(check(options, config));
+  TANDEM_TRY(check_layout(options, config));
+  const auto shard = TANDEM_TRY(model::Shard::create(config, options.layout, 0));
+  for (const std::string& notice : layout_notices(options, shard)) spdlog::warn("{}", notice);
   const int ranks_count = options.ranks_per_node();
   const int first_rank = options.node_rank * ranks_count;
   // All processes are on this host, so its cores are shared by all ranks.

@@ -10,6 +10,7 @@
 #include "comm/process_group.h"
 #include "comm/thread_group.h"
 #include "engine/rank_set.h"
+#include "model/sharding.h"
 
 namespace tandem::apps {
 
@@ -27,6 +28,12 @@ struct LayoutOptions {
 
 /// The flags of LayoutOptions.
 void add_layout_flags(CLI::App& verb, LayoutOptions& options);
+
+/// Whether these flags suit each other and the model; an error names the one that does not.
+Result<void> check_layout(const LayoutOptions& options, const model::ModelConfig& config);
+
+/// What a user may not expect of the layout, one log line each. `shard` is any rank's.
+std::vector<std::string> layout_notices(const LayoutOptions& options, const model::Shard& shard);
 
 /// The ranks of this process, with the group that they are in.
 struct RunningRanks {
