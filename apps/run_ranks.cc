@@ -11,6 +11,36 @@
 #include "model/safetensors_source.h"
 
 namespace tandem::apps {
+
+Result<void> check_layout(const LayoutOptions& options, const model::ModelConfig& config) {
+  const int ranks = options.layout.ranks_count();
+  if (options.expert_parallel_size != 0 && options.expert_parallel_size != ranks) {
+    return make_error(
+        Code::kInvalidArgument,
+        fmt::format("--expert-parallel-size {}: experts go over all {} ranks (tensor-parallel x "
+                    "data-parallel); leave it out or say {}",
+                    options.expert_parallel_size, ranks, ranks));
+  }
+  if (config.experts_count == 0 && (options.expert_parallel || options.expert_parallel_size > 1)) {
+    return make_error(Code::kInvalidArgument, "--enable-expert-parallel: the model has no experts");
+  }
+  if (ranks % options.nodes_count != 0) {
+    return make_error(Code::kInvalidArgument,
+                      fmt::format("--nnodes {}: {} ranks cannot be shared evenly among them",
+                                  options.nodes_count, ranks));
+  }
+  if (options.node_rank >= options.nodes_count) {
+    return make_error(Code::kInvalidArgument,
+                      fmt::format("--node-rank {}: with --nnodes {} use 0 to {}", options.node_rank,
+                                  options.nodes_count, options.nodes_count - 1));
+  }
+  if (options.nodes_count > 1 && options.address.empty()) {
+    return make_error(Code::kInvalidArgument,
+                      "--nnodes needs --dist-init-addr HOST:PORT, where process 0 can listen");
+  }
+  return {};
+}
+
 namespace {
 
 Result<std::unique_ptr<model::WeightSource>> open_weights(const ModelFolder& folder) {
@@ -84,35 +114,6 @@ std::vector<engine::RankSet::Member> members_of(RunningRanks& running, int first
 }
 
 }  // namespace
-
-Result<void> check_layout(const LayoutOptions& options, const model::ModelConfig& config) {
-  const int ranks = options.layout.ranks_count();
-  if (options.expert_parallel_size != 0 && options.expert_parallel_size != ranks) {
-    return make_error(
-        Code::kInvalidArgument,
-        fmt::format("--expert-parallel-size {}: experts go over all {} ranks (tensor-parallel x "
-                    "data-parallel); leave it out or say {}",
-                    options.expert_parallel_size, ranks, ranks));
-  }
-  if (config.experts_count == 0 && (options.expert_parallel || options.expert_parallel_size > 1)) {
-    return make_error(Code::kInvalidArgument, "--enable-expert-parallel: the model has no experts");
-  }
-  if (ranks % options.nodes_count != 0) {
-    return make_error(Code::kInvalidArgument,
-                      fmt::format("--nnodes {}: {} ranks cannot be shared evenly among them",
-                                  options.nodes_count, ranks));
-  }
-  if (options.node_rank >= options.nodes_count) {
-    return make_error(Code::kInvalidArgument,
-                      fmt::format("--node-rank {}: with --nnodes {} use 0 to {}", options.node_rank,
-                                  options.nodes_count, options.nodes_count - 1));
-  }
-  if (options.nodes_count > 1 && options.address.empty()) {
-    return make_error(Code::kInvalidArgument,
-                      "--nnodes needs --dist-init-addr HOST:PORT, where process 0 can listen");
-  }
-  return {};
-}
 
 std::vector<std::string> layout_notices(const LayoutOptions& options, const model::Shard& shard) {
   std::vector<std::string> notices;
