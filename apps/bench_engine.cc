@@ -164,16 +164,36 @@ class EngineBench {
   OpTimes op_times_;
 };
 
+/// What a flag may say. With it no product of two flags reaches 2^64, and with the limit of a cell
+/// none that is computed later reaches 2^32.
+constexpr uint32_t kFlagMax = 1u << 20;
+constexpr uint64_t kCellTokensMax = uint64_t{1} << 30;
+
 Result<void> check(const BenchOptions& options) {
-  const auto positive = [](const std::vector<uint32_t>& values) {
-    return std::ranges::all_of(values, [](uint32_t v) { return v > 0; });
-  };
-  if (positive(options.prompts) && positive(options.batches) && positive(options.contexts) &&
-      options.step_tokens_max > 0 && options.decode_steps > 0 && options.rounds > 0) {
-    return {};
+  const auto in_range = [](uint32_t value) { return value >= 1 && value <= kFlagMax; };
+  const bool lists = std::ranges::all_of(options.prompts, in_range) &&
+                     std::ranges::all_of(options.batches, in_range) &&
+                     std::ranges::all_of(options.contexts, in_range);
+  if (!lists || !in_range(options.step_tokens_max) || !in_range(options.decode_steps) ||
+      !in_range(options.rounds)) {
+    return make_error(
+        Code::kInvalidArgument,
+        fmt::format("every count of tokens, sequences, steps and rounds must be 1 to {}",
+                    kFlagMax));
   }
-  return make_error(Code::kInvalidArgument,
-                    "every count of tokens, sequences, steps and rounds must be 1 or more");
+  for (const uint64_t context : options.contexts) {
+    for (const uint64_t batch : options.batches) {
+      const uint64_t each = context + batch * (context / options.step_tokens_max + 2) +
+                            uint64_t{options.decode_steps} * options.rounds;
+      if (each <= kCellTokensMax / batch) continue;
+      return make_error(
+          Code::kInvalidArgument,
+          fmt::format("--batches {} with --contexts {}, {} steps and {} rounds needs "
+                      "{} tokens for each sequence; a cell holds {} at most",
+                      batch, context, options.decode_steps, options.rounds, each, kCellTokensMax));
+    }
+  }
+  return {};
 }
 
 /// What each cell runs.

@@ -11,6 +11,7 @@
 #include "comm/broadcast/broadcast.h"
 #include "comm/expert_combine/expert_combine.h"
 #include "comm/expert_exchange/expert_exchange.h"
+#include "comm/expert_placement.h"
 #include "comm/expert_ranges.h"
 #include "comm/expert_select/expert_select.h"
 #include "comm/gather_blocks/gather_blocks.h"
@@ -242,14 +243,16 @@ Result<CommCall> make_exchange(SymmetricHeap& heap, Stream& stream, const CommSi
 /// again as floats). Combine: a result per pair is read, written, and read at its token's owner;
 /// y is read and written.
 double exchange_bytes(const CommSize& size) {
-  const auto ranges = comm::ExpertRanges::balanced(size.experts, size.ranks);
-  TANDEM_CHECK(ranges.ok(), "the exchange was made with these ranges");
+  const auto placement = placement_of(size);
+  TANDEM_CHECK(placement.ok(), "the exchange was made with this placement");
   double places = 0;
   for (int rank = 0; rank < size.ranks; ++rank) {
     const std::vector<int32_t> ids = routing(size, rank);
     for (size_t i = 0; i < ids.size(); ++i) {
       const bool is_first = i % static_cast<size_t>(size.k) == 0;
-      if (is_first || ranges->owner(ids[i]) != ranges->owner(ids[i - 1])) ++places;
+      if (is_first || placement->server(ids[i], rank) != placement->server(ids[i - 1], rank)) {
+        ++places;
+      }
     }
   }
   const auto hidden = static_cast<double>(size.hidden);

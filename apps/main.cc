@@ -1,5 +1,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include <cstdio>
 
@@ -16,11 +18,17 @@ void open_standard_streams() {
   }
 }
 
+/// Exit codes; docs/flags.md promises them.
+constexpr int kFailed = 1;
+constexpr int kWrongUsage = 2;
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace tandem;
   open_standard_streams();
+  // Standard output is for results.
+  spdlog::default_logger()->sinks() = {std::make_shared<spdlog::sinks::stderr_color_sink_mt>()};
   CLI::App app{"Tandem: serve Qwen mixture-of-experts models"};
   app.set_version_flag("--version", TANDEM_VERSION);
   app.require_subcommand(0, 1);  // with 1, CLI11 does not say which unknown verb it met
@@ -31,7 +39,11 @@ int main(int argc, char** argv) {
       {"eval", apps::add_eval(app)},   {"logits", apps::add_logits(app)},
       {"bench", apps::add_bench(app)}, {"version", apps::add_version(app)},
   };
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {  // also how --help and --version end, with 0
+    return app.exit(error) == 0 ? 0 : kWrongUsage;
+  }
   for (const auto& [name, run] : verbs) {
     if (!app.got_subcommand(name)) continue;
     const Result<void> result = run();
@@ -39,11 +51,11 @@ int main(int argc, char** argv) {
       if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
       fmt::print(stderr, "tandem {}: standard output was not written in full; check the disk\n",
                  name);
-      return 1;
+      return kFailed;
     }
     fmt::print(stderr, "tandem {}: {}\n", name, result.error().what);
-    return 1;
+    return kFailed;
   }
   fmt::print(stderr, "{}", app.help());
-  return 1;
+  return kWrongUsage;
 }

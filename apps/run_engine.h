@@ -10,15 +10,15 @@
 
 namespace tandem::apps {
 
-/// What bounds an engine, as a user says it.
+/// What bounds an engine, as a user says it; the defaults are the engine's.
 struct EngineOptions {
-  uint32_t sequences_max = 32;
-  uint32_t step_tokens_max = 512;
-  uint32_t queue_requests_max = 1024;
-  uint64_t queue_tokens_max = 8 << 20;
-  uint32_t page_tokens = 16;
+  uint32_t sequences_max = engine::Limits{}.sequences_max;
+  uint32_t step_tokens_max = engine::Limits{}.step_tokens_max;
+  uint32_t queue_requests_max = engine::Limits{}.queue_requests_max;
+  uint64_t queue_tokens_max = engine::Limits{}.queue_tokens_max;
+  uint32_t page_tokens = engine::Limits{}.page_tokens;
   uint32_t cache_tokens = 0;  ///< 0: up to four sequences of full length
-  bool prefix_caching = true;
+  bool prefix_caching = engine::Limits{}.prefix_caching;
 };
 
 /// The flags of EngineOptions but the queue's, which only a server has.

@@ -1,6 +1,7 @@
 #include "apps/run_ranks.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <thread>
@@ -10,12 +11,15 @@
 #include "model/safetensors_source.h"
 
 namespace tandem::apps {
+
 namespace {
 
 constexpr int kRedundantExpertsMax = 1 << 16;
 constexpr uint32_t kBalanceStepsMax = 1u << 30;
 
-Result<void> check(const LayoutOptions& options, const model::ModelConfig& config) {
+}  // namespace
+
+Result<void> check_layout(const LayoutOptions& options, const model::ModelConfig& config) {
   const int ranks = options.layout.ranks_count();
   if (options.expert_parallel_size != 0 && options.expert_parallel_size != ranks) {
     return make_error(
@@ -48,6 +52,8 @@ Result<void> check(const LayoutOptions& options, const model::ModelConfig& confi
   }
   return {};
 }
+
+namespace {
 
 Result<std::unique_ptr<model::WeightSource>> open_weights(const ModelFolder& folder) {
   auto source = TANDEM_TRY(model::SafetensorsSource::open(folder.files.folder));
@@ -127,6 +133,27 @@ std::vector<engine::RankSet::Member> members_of(RunningRanks& running, int first
 
 }  // namespace
 
+std::vector<std::string> layout_notices(const LayoutOptions& options, const model::Shard& shard) {
+  std::vector<std::string> notices;
+  const int ranks = options.layout.ranks_count();
+  if (!shard.is_exact()) {
+    notices.push_back(fmt::format(
+        "layout_not_exact tensor_parallel={} effect=\"answers repeat, but may differ from those of "
+        "one rank\" see=docs/ranks.md",
+        options.layout.tensor_parallel));
+  }
+  if (ranks > 1 && shard.config.experts_count > 0 && !options.expert_parallel) {
+    notices.push_back(
+        fmt::format("experts_over_all_ranks ranks={} reason=\"experts are never cut, with or "
+                    "without --enable-expert-parallel\"",
+                    ranks));
+  }
+  if (ranks == 1 && options.expert_parallel) {
+    notices.push_back("expert_parallel_unused reason=\"one rank holds all experts\"");
+  }
+  return notices;
+}
+
 void add_layout_flags(CLI::App& verb, LayoutOptions& options) {
   const CLI::Range at_least_one(1, comm::kRanksMax);
   verb.add_option("--tensor-parallel-size,--tp", options.layout.tensor_parallel,
@@ -170,14 +197,15 @@ Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions&
                                  const LayoutOptions& options, const engine::Limits& limits,
                                  std::function<void(const Error&)> on_lost) {
   const model::ModelConfig& config = folder.files.config;
-  TANDEM_TRY(check(options, config));
+  TANDEM_TRY(check_layout(options, config));
+  const auto shard = TANDEM_TRY(model::Shard::create(config, options.layout, 0));
+  for (const std::string& notice : layout_notices(options, shard)) spdlog::warn("{}", notice);
   const int ranks_count = options.ranks_per_node();
   const int first_rank = options.node_rank * ranks_count;
   // All processes are on this host, so its cores are shared by all ranks.
   DeviceOptions per_rank = device;
-  const int threads = device.threads_count == 0
-                          ? folder.device->threads_count() / options.nodes_count
-                          : device.threads_count;
+  const int sharers = device.threads_count == 0 ? options.nodes_count : 1;
+  const int threads = folder.device->threads_count() / sharers;
   per_rank.threads_count = std::max(1, threads / ranks_count);
 
   engine::RankSet::Options set{.config = config,
@@ -202,7 +230,7 @@ Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions&
                              .first_rank = first_rank,
                              .ranks_count = ranks_count,
                              .heap_bytes = heap_bytes}));
-  RunningRanks running;
+  RunningRanks running{.threads_per_rank = per_rank.threads_count};
   if (options.nodes_count > 1) {
     TANDEM_TRY(join({.address = TANDEM_TRY(io::parse_endpoint(options.address)),
                      .ranks_count = options.layout.ranks_count(),

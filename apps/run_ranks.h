@@ -11,6 +11,7 @@
 #include "comm/process_group.h"
 #include "comm/thread_group.h"
 #include "engine/rank_set.h"
+#include "model/sharding.h"
 
 namespace tandem::apps {
 
@@ -36,11 +37,18 @@ struct LayoutOptions {
 /// The flags of LayoutOptions.
 void add_layout_flags(CLI::App& verb, LayoutOptions& options);
 
+/// Whether these flags suit each other and the model; an error names the one that does not.
+Result<void> check_layout(const LayoutOptions& options, const model::ModelConfig& config);
+
+/// What a user may not expect of the layout, one log line each. `shard` is any rank's.
+std::vector<std::string> layout_notices(const LayoutOptions& options, const model::Shard& shard);
+
 /// The ranks of this process, with the group that they are in.
 struct RunningRanks {
   std::unique_ptr<comm::ThreadGroup> threads;                    // one process
   std::vector<std::unique_ptr<comm::ProcessGroup>> memberships;  // several: one per rank
   std::unique_ptr<engine::RankSet> set;
+  int threads_per_rank = 1;
 };
 
 /// Meets the other processes, loads the weights, if they fit, and starts the engines. An error

@@ -13,6 +13,7 @@
 #include "apps/run_engine.h"
 #include "apps/run_ranks.h"
 #include "apps/sampling_flags.h"
+#include "apps/start_report.h"
 #include "apps/unsigned_flag.h"
 #include "apps/verbs.h"
 #include "server/server.h"
@@ -28,6 +29,13 @@ struct ServeOptions {
   EngineOptions engine;
   LayoutOptions layout;
   uint32_t write_timeout_s = 30;
+  bool log_no_requests = false;
+  bool log_probes = false;
+
+  server::AccessLog access_log() const {
+    if (log_no_requests) return server::AccessLog::kNone;
+    return log_probes ? server::AccessLog::kAll : server::AccessLog::kRequests;
+  }
 };
 
 // What a signal handler can reach; set before the handlers, unused once they are gone.
@@ -96,6 +104,16 @@ class LossWatch {
   server::Server* server_ = nullptr;
 };
 
+/// A command that a newcomer can paste.
+std::string example_call(const StartFacts& facts) {
+  return fmt::format(
+      "curl http://{}:{}/v1/chat/completions -H 'Content-Type: application/json' -d '{{\n"
+      "  \"model\": \"{}\", \"temperature\": 0,\n"
+      "  \"messages\": [{{\"role\": \"user\", \"content\": \"What is 12 + 30?\"}}],\n"
+      "  \"chat_template_kwargs\": {{\"enable_thinking\": false}}}}'\n",
+      facts.host, facts.port, facts.names.front());
+}
+
 Result<void> serve(ServeOptions& options) {
   raise_open_files();
   const ModelFolder folder = TANDEM_TRY(open_model(options.load));
@@ -127,21 +145,22 @@ Result<void> serve(ServeOptions& options) {
   front.model_length_max = limits.model_length_max;
   front.stop_tokens = folder.stop_tokens;
   front.sampling = recommended_sampling(folder);
+  front.access_log = options.access_log();
   auto server = TANDEM_TRY(
       server::Server::create(front, *engine, *folder.tokenizer, folder.chat_template.get()));
   g_server = server.get();
   g_main_thread = pthread_self();
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
-  fmt::print(
-      "{} on {}\n"
-      "serving at http://{}:{}\n\n"
-      "curl http://{}:{}/v1/chat/completions -H 'Content-Type: application/json' -d '{{\n"
-      "  \"model\": \"{}\", \"temperature\": 0,\n"
-      "  \"messages\": [{{\"role\": \"user\", \"content\": \"What is 12 + 30?\"}}],\n"
-      "  \"chat_template_kwargs\": {{\"enable_thinking\": false}}}}'\n",
-      front.model_names.front(), folder.device->describe(), options.host, server->port(),
-      options.host, server->port(), front.model_names.front());
+  const StartFacts facts{.folder = options.load.model,
+                         .names = front.model_names,
+                         .compute = folder.compute,
+                         .limits = limits,
+                         .threads_per_rank = running.threads_per_rank,
+                         .matrix_path = cpu::matrix_path_name(folder.device->path()),
+                         .host = options.host,
+                         .port = server->port()};
+  fmt::print("{}\n{}", start_report(facts, options.layout), example_call(facts));
   std::fflush(stdout);
   losses.watch(server.get());
   server->run();
@@ -169,6 +188,10 @@ Verb add_serve(CLI::App& app) {
   verb->add_option("--write-timeout", options->write_timeout_s,
                    "seconds after which a client that reads nothing of its answer is cut off")
       ->check(CLI::Range(1, 3600));
+  verb->add_flag("--disable-log-requests", options->log_no_requests,
+                 "no log line per answered request");
+  verb->add_flag("--log-probes", options->log_probes,
+                 "log lines also for /health, /ready, /live, /version and /metrics");
   add_engine_flags(*verb, options->engine);
   add_layout_flags(*verb, options->layout);
   return [options] { return serve(*options); };

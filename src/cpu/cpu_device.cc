@@ -1,27 +1,16 @@
 #include "cpu/cpu_device.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cstdlib>
 
 #include "cpu/amx.h"
+#include "cpu/host_cores.h"
 #include "cpu/host_memory.h"
 #include "cpu/large_memory.h"
 
 namespace tandem::cpu {
-namespace {
-
-/// Cores this process may run on, which in a container is less than the machine has.
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
-}  // namespace
 
 const char* matrix_path_name(MatrixPath path) {
   switch (path) {
@@ -70,11 +59,11 @@ MatrixPath best_matrix_path() {
 
 Result<std::unique_ptr<CpuDevice>> CpuDevice::create(Options options) {
   if (options.threads_count < 0 || options.threads_count > 1024) {
-    return make_error(
-        Code::kInvalidArgument,
-        fmt::format("{} CPU threads: use 1 to 1024, or 0 for all cores", options.threads_count));
+    return make_error(Code::kInvalidArgument,
+                      fmt::format("{} CPU threads: use 1 to 1024, or 0 for all that can run",
+                                  options.threads_count));
   }
-  if (options.threads_count == 0) options.threads_count = usable_cores();
+  if (options.threads_count == 0) options.threads_count = read_host_cores().usable();
   if (std::ranges::count(usable_matrix_paths(), options.path) == 0) {
     return make_error(
         Code::kInvalidArgument,

@@ -34,7 +34,7 @@ MatrixPath best_matrix_path();
 class CpuDevice final : public Device {
  public:
   struct Options {
-    int threads_count = 0;  ///< workers of a stream, the caller included; 0: all cores
+    int threads_count = 0;  ///< workers of a stream, the caller included; 0: HostCores::usable()
     MatrixPath path = best_matrix_path();
   };
   /// kInvalidArgument when this machine cannot run `path`.

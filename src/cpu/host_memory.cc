@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
-#include <string_view>
+
+#include "cpu/control_groups.h"
 
 namespace tandem::cpu {
 namespace {
@@ -12,16 +13,14 @@ namespace fs = std::filesystem;
 
 /// How one version of control groups spells what we read.
 struct Spelling {
-  const char* mount;
   const char* limit;
   const char* usage;
   const char* inactive_file;
   const char* active_file;
 };
-constexpr Spelling kVersion1{"sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                             "memory.usage_in_bytes", "total_inactive_file", "total_active_file"};
-constexpr Spelling kVersion2{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file",
-                             "active_file"};
+constexpr Spelling kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
+                             "total_inactive_file", "total_active_file"};
+constexpr Spelling kVersion2{"memory.max", "memory.current", "inactive_file", "active_file"};
 // Version 1 writes "no limit" as the largest multiple of a page; no machine has 2^60 bytes.
 constexpr size_t kNoLimit = size_t{1} << 60;
 
@@ -43,16 +42,6 @@ size_t read_key(const fs::path& path, const std::string& wanted) {
   return 0;
 }
 
-/// Whether a list with commas has this entry.
-bool is_listed(std::string_view wanted, std::string_view list) {
-  while (!list.empty()) {
-    const size_t comma = std::min(list.find(','), list.size());
-    if (list.substr(0, comma) == wanted) return true;
-    list.remove_prefix(std::min(comma + 1, list.size()));
-  }
-  return false;
-}
-
 /// What one group leaves. File pages count as used but are dropped when memory runs short.
 std::optional<size_t> left_in_group(const fs::path& folder, const Spelling& names) {
   const auto limit = read_number(folder / names.limit);
@@ -64,37 +53,12 @@ std::optional<size_t> left_in_group(const fs::path& folder, const Spelling& name
   return *limit - std::min(*limit, held);
 }
 
-void take_smaller(std::optional<size_t>& least, std::optional<size_t> value) {
-  if (value && (!least || *value < *least)) least = value;
-}
-
-/// The least that `group` and the groups around it leave. In a container the path may be the
-/// host's: then only the mount point exists, which is the container's own group.
-std::optional<size_t> left_along(const fs::path& mount, const std::string& group,
-                                 const Spelling& names) {
-  std::optional<size_t> least = left_in_group(mount, names);
-  fs::path folder = mount;
-  for (const fs::path& part : fs::path(group).relative_path()) {
-    folder /= part;
-    take_smaller(least, left_in_group(folder, names));
-  }
-  return least;
-}
-
+/// The least that the groups around this process leave.
 std::optional<size_t> group_bytes(const fs::path& root) {
-  std::ifstream file(root / "proc/self/cgroup");
   std::optional<size_t> least;
-  for (std::string line; std::getline(file, line);) {  // number:controllers:path
-    const size_t first = line.find(':');
-    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string group = line.substr(second + 1);
-    if (controllers.empty()) {
-      take_smaller(least, left_along(root / kVersion2.mount, group, kVersion2));
-    } else if (is_listed("memory", controllers)) {
-      take_smaller(least, left_along(root / kVersion1.mount, group, kVersion1));
-    }
+  for (const ControlGroup& group : control_groups(root, "memory")) {
+    const auto left = left_in_group(group.folder, group.version == 2 ? kVersion2 : kVersion1);
+    if (left && (!least || *left < *least)) least = left;
   }
   return least;
 }

@@ -24,6 +24,13 @@ std::string lost_text(const std::vector<std::string>& ranks) {
          "lost with them end with an error";
 }
 
+/// Twice what can live at once: every request that does, and as many that ended a moment ago. Only
+/// ids that are unknown or repeated can fill it between two steps, and those are ignored anyway; a
+/// cancellation that finds no room costs the rest of an answer that nobody hears.
+size_t cancellations_max(const Limits& limits) {
+  return 2 * (size_t{limits.queue_requests_max} + limits.sequences_max);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::create(const Options& options, StepRunner& runner) {
@@ -66,7 +73,7 @@ Result<void> Engine::submit(Request request, EventSink& sink) {
   {
     std::lock_guard lock(mutex_);
     if (lost_) return *lost_;
-    if (draining_ || stopping_) {
+    if (stopping_) {
       return make_error(Code::kFailedPrecondition,
                         "the server is shutting down; send the request to another one");
     }
@@ -94,14 +101,10 @@ Result<void> Engine::submit(Request request, EventSink& sink) {
 void Engine::cancel(RequestId id) {
   {
     std::lock_guard lock(mutex_);
+    if (cancellations_.size() >= cancellations_max(limits_)) return;
     cancellations_.push_back(id);
   }
   wake();
-}
-
-void Engine::drain() {
-  std::lock_guard lock(mutex_);
-  draining_ = true;
 }
 
 EngineStatus Engine::status() const {
@@ -110,8 +113,8 @@ EngineStatus Engine::status() const {
     std::lock_guard lock(mutex_);
     status = published_;
     status.requests_waiting += static_cast<uint32_t>(inbox_.size());
-    status.ready = !draining_ && !stopping_;
-    if (!status.ready) status.reason = "draining";
+    status.ready = !stopping_;
+    if (!status.ready) status.reason = "stopping";
     if (lost_) {
       status.ready = false;
       status.reason = lost_->what;

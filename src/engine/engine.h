@@ -33,8 +33,6 @@ class Engine final : public EngineClient {
   Result<void> submit(Request request, EventSink& sink) override;
   void cancel(RequestId id) override;
   EngineStatus status() const override;
-  /// Refuses new requests from now on; those accepted run to their end.
-  void drain();
   /// Makes the thread end soon, so that several engines can end together.
   void stop();
 
@@ -65,7 +63,6 @@ class Engine final : public EngineClient {
   std::vector<Submitted> inbox_;          // guarded by mutex_
   std::vector<RequestId> cancellations_;  // guarded by mutex_
   uint64_t queued_tokens_ = 0;            // guarded by mutex_: prompts in inbox and waiting list
-  bool draining_ = false;                 // guarded by mutex_
   bool stopping_ = false;                 // guarded by mutex_
   std::optional<Error> lost_;             // guarded by mutex_: why no request can be served
   EngineStatus published_;                // guarded by mutex_

@@ -198,18 +198,21 @@ TEST_F(EngineTest, CancelsFromOtherThreadsAtAnyMoment) {
   EXPECT_TRUE(runner_.findings.empty()) << runner_.findings.front();
 }
 
-TEST_F(EngineTest, DrainingRefusesNewWorkAndFinishesOld) {
+TEST_F(EngineTest, CancellationsOfNobodyFillNoMemory) {
   hold();
   start();
   ASSERT_TRUE(engine_->submit(request(0), endings_).ok());
   await_step();
-  ASSERT_TRUE(engine_->submit(request(1), endings_).ok());
-  engine_->drain();
-  EXPECT_EQ(refusal(request(2)), Code::kFailedPrecondition);
-  EXPECT_FALSE(engine_->status().ready);
+  ASSERT_TRUE(engine_->submit(request(1, 5, 50), endings_).ok());
+  for (uint64_t id = 1000; id < 101'000; ++id) engine_->cancel(RequestId{id});
+  engine_->cancel(RequestId{1});  // no room, until the engine has looked at the others
   release();
-  EXPECT_EQ(*endings_.wait(0).finish, FinishReason::kLength);
   EXPECT_EQ(*endings_.wait(1).finish, FinishReason::kLength);
+  hold();
+  ASSERT_TRUE(engine_->submit(request(2, 5, 50), endings_).ok());
+  engine_->cancel(RequestId{2});
+  release();
+  EXPECT_EQ(*endings_.wait(2).finish, FinishReason::kCancelled);
 }
 
 TEST_F(EngineTest, EndingTellsEverybody) {

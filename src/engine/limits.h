@@ -7,7 +7,7 @@ namespace tandem::engine {
 /// Everything that bounds an engine. Fixed at start; all memory follows from it.
 struct Limits {
   uint32_t model_length_max = 0;        ///< prompt and generated tokens of one sequence
-  uint32_t sequences_max = 64;          ///< running at once
+  uint32_t sequences_max = 32;          ///< running at once
   uint32_t step_tokens_max = 512;       ///< tokens of one step, >= sequences_max
   uint32_t queue_requests_max = 1024;   ///< accepted and not yet running
   uint64_t queue_tokens_max = 8 << 20;  ///< prompt tokens of those

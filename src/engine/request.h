@@ -131,7 +131,7 @@ class EngineClient {
  public:
   virtual ~EngineClient() = default;
   /// Queues a request. kInvalidArgument names the bad field; kResourceExhausted when the queue
-  /// is full; kFailedPrecondition when draining. After ok, events follow until one has `finish`.
+  /// is full; kFailedPrecondition when it stops. After ok, events follow until one has `finish`.
   virtual Result<void> submit(Request request, EventSink& sink) = 0;
   /// Ends a request soon; its last event has kCancelled. Unknown and finished ids are ignored.
   virtual void cancel(RequestId id) = 0;

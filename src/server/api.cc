@@ -156,11 +156,20 @@ http::Response Api::answer_get(std::string_view handler, const std::string& path
 
 http::Response Api::describe(const http::Refusal& refusal) {
   services_.metrics.on_answer("other", refusal.status);
-  const int retry_after_s = refusal.status == 503 ? 1 : 0;
+  const int retry_after_s = refusal.status == 429 || refusal.status == 503 ? 1 : 0;
   return error_response({.status = refusal.status,
                          .message = refusal.message,
                          .code = refusal.code,
                          .retry_after_s = retry_after_s});
+}
+
+void Api::on_answered(const http::Answered& answered) {
+  if (options_.access_log == AccessLog::kNone) return;
+  const Route* route = find_route(answered.path);
+  const bool is_probe =
+      route != nullptr && (route->handler == "probes" || route->handler == "metrics");
+  if (is_probe && options_.access_log != AccessLog::kAll) return;
+  spdlog::info("{}", access_line(answered));
 }
 
 std::unique_ptr<http::Exchange> Api::generate(Endpoint endpoint, http::Request request,

@@ -19,6 +19,7 @@ class Api final : public http::Handler {
   std::unique_ptr<http::Exchange> handle(http::Request request,
                                          http::Responder& responder) override;
   http::Response describe(const http::Refusal& refusal) override;
+  void on_answered(const http::Answered& answered) override;
 
  private:
   std::unique_ptr<http::Exchange> generate(openai::Endpoint endpoint, http::Request request,

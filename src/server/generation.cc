@@ -1,5 +1,6 @@
 #include "server/generation.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -42,7 +43,7 @@ http::Response error_response(const ApiError& error) {
 ApiError full_of_bodies() {
   return {.status = 429,
           .message = "Too many requests wait to be read. Try again.",
-          .code = "queue_full",
+          .code = openai::kQueueFull,
           .retry_after_s = 1};
 }
 
@@ -65,6 +66,12 @@ Generation::Generation(GenerationServices& services, Origin origin, std::string 
 
 Generation::~Generation() {
   if (!ended_) cancel_running();
+}
+
+std::string Generation::log_fields() const {
+  const openai::Usage so_far = usage();
+  return fmt::format("prompt_tokens={} completion_tokens={}", so_far.prompt_tokens,
+                     so_far.completion_tokens);
 }
 
 void Generation::on_prepared(openai::ApiResult<openai::Prepared> result) {

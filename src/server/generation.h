@@ -40,6 +40,9 @@ class Generation final : public http::Exchange, private EventRouter::Receiver {
              http::Responder& responder);
   ~Generation() override;
 
+  /// Tokens of the prompts and of all choices so far.
+  std::string log_fields() const override;
+
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
 

@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "engine/request.h"
+#include "server/access_log.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -26,6 +27,7 @@ class Server {
     uint32_t model_length_max = 0;         ///< prompt and answer together, in tokens
     std::vector<TokenId> stop_tokens;      ///< the model's own
     engine::SamplingParams sampling;       ///< what a request gets when it does not say
+    AccessLog access_log = AccessLog::kNone;
     // Limits:
     uint32_t n_max = 64;         ///< choices per prompt
     uint32_t choices_max = 256;  ///< prompts x n of one request

@@ -194,7 +194,36 @@ TEST_F(ServerClientsTest, AFullPreparationQueueIs429) {
   const auto answer = post("/v1/chat/completions", chat_body());
   EXPECT_EQ(answer.status, 429);
   EXPECT_NE(answer.header("Retry-After"), "");
-  EXPECT_EQ(post("/tokenize", R"({"prompt":"a"})").status, 429);
+  EXPECT_EQ(error_of(answer)["code"], "queue_full");
+  const auto tokenize = post("/tokenize", R"({"prompt":"a"})");
+  EXPECT_EQ(tokenize.status, 429);
+  EXPECT_EQ(error_of(tokenize)["code"], "queue_full");
+}
+
+TEST_F(ServerClientsTest, AFullEngineAnswersAsAFullPreparationQueue) {
+  start();
+  engine_->refuse(make_error(Code::kResourceExhausted, "5 requests are waiting already"));
+  const auto answer = post("/v1/chat/completions", chat_body());
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_EQ(answer.header("Retry-After"), "1");
+  const Json expected = {{"message", "5 requests are waiting already"},
+                         {"type", "rate_limit_error"},
+                         {"param", nullptr},
+                         {"code", "queue_full"}};
+  EXPECT_EQ(error_of(answer), expected);
+}
+
+TEST_F(ServerClientsTest, BodiesThatAreTooManyTogetherAre429) {
+  start({.body_bytes_max = 1000, .bodies_bytes_max = 500});
+  HttpClient one = client();
+  // The interim answer says that the head was read, so what follows counts as body.
+  one.send("POST /tokenize HTTP/1.1\r\nContent-Length: 900\r\nExpect: 100-continue\r\n\r\n");
+  ASSERT_EQ(one.read_head().status, 100);
+  one.send(std::string(600, 'a'));
+  const auto answer = one.read_answer();
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_EQ(answer.header("Retry-After"), "1");
+  EXPECT_EQ(error_of(answer)["code"], "queue_full");
 }
 
 /// Another process that opens connections and holds them, so that the descriptors of both ends do

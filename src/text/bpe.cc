@@ -1,8 +1,6 @@
 #include "text/bpe.h"
 
-#include <algorithm>
 #include <bit>
-#include <functional>
 
 #include "base/check.h"
 
@@ -53,17 +51,12 @@ void BpeEncoder::push_pair(uint32_t left) {
   if (right == kNoSymbol) return;
   const MergeTable::Merge* merge = merges_.find(symbols_[left].token, symbols_[right].token);
   if (merge == nullptr) return;
-  queue_.push_back(static_cast<uint64_t>(merge->rank) << 32 | left);
-  std::ranges::push_heap(queue_, std::greater<>());
+  queue_.push({merge->rank, left});
 }
 
 void BpeEncoder::merge_pairs() {
-  while (!queue_.empty()) {
-    std::ranges::pop_heap(queue_, std::greater<>());
-    const auto rank = static_cast<uint32_t>(queue_.back() >> 32);
-    const auto left = static_cast<uint32_t>(queue_.back());
-    queue_.pop_back();
-
+  while (const auto next = queue_.pop()) {
+    const auto [rank, left] = *next;
     // Entries stay when a merge next to them changes their pair. A rank belongs to one pair only,
     // so it tells such an entry apart.
     Symbol& symbol = symbols_[left];
@@ -93,7 +86,7 @@ void BpeEncoder::encode(std::string_view piece, std::span<const TokenId> byte_to
     symbols_[i] = {byte_tokens[static_cast<uint8_t>(piece[i])], i == 0 ? kNoSymbol : i - 1,
                    i + 1 == count ? kNoSymbol : i + 1};
   }
-  queue_.clear();
+  queue_.reset(count);
   for (uint32_t i = 0; i < count; ++i) push_pair(i);
   merge_pairs();
 

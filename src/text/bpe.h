@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "text/pair_queue.h"
 
 namespace tandem::text {
 
@@ -60,8 +61,7 @@ class BpeEncoder {
 
   const MergeTable& merges_;
   std::vector<Symbol> symbols_;
-  // A heap of rank << 32 | index of the left symbol, so that the smallest is the next to merge.
-  std::vector<uint64_t> queue_;
+  PairQueue queue_;
 };
 
 }  // namespace tandem::text

@@ -71,7 +71,7 @@ int spawn(int child_socket, int& pid) {
 Result<HelperProcess> HelperProcess::start(std::string_view program, Deadline deadline) {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
-    return make_error(Code::kResourceExhausted,
+    return make_error(Code::kUnavailable,
                       std::string("cannot make a socket for a template process: ") +
                           std::strerror(errno) + "; raise the limit of open files (ulimit -n)");
   }

@@ -28,14 +28,17 @@ std::optional<Error> error_in(const Json& answer, const ChatTemplate::Options& o
   if (kind == "setup") {
     return make_error(Code::kFailedPrecondition, "cannot render chat templates: " + what);
   }
+  // Both are faults of the request: the same one would fail again, however idle the server is.
   if (kind == "output") {
-    return make_error(Code::kResourceExhausted,
-                      "chat template: the rendered prompt is longer than " +
-                          std::to_string(options.output_bytes_max) + " bytes; send less text");
+    return make_error(Code::kInvalidArgument, "chat template: the rendered prompt is longer than " +
+                                                  std::to_string(options.output_bytes_max) +
+                                                  " bytes; send less text");
   }
-  return make_error(Code::kResourceExhausted, "chat template: rendering needs more than " +
-                                                  std::to_string(kAddressSpaceBytes >> 20) +
-                                                  " MiB; send less text");
+  return make_error(Code::kInvalidArgument,
+                    "chat template: rendering needs more than " +
+                        std::to_string(kAddressSpaceBytes >> 20) +
+                        " MiB of memory, which is all it may use; send less text, or use a "
+                        "template that does not multiply it");
 }
 
 Error with_advice(Error error, const ChatTemplate::Options& options) {
@@ -181,7 +184,8 @@ Result<RenderedPrompt> JinjaPool::render_with(std::optional<HelperProcess>& proc
   }
   if (auto error = error_in(answer, options_)) {
     // After an exhausted address space Python may be left in any state.
-    if (error->code == Code::kResourceExhausted) process.reset();
+    const std::string kind = answer["error"].value("kind", "");
+    if (kind != "template" && kind != "setup") process.reset();
     return *error;
   }
   return read_prompt(answer);

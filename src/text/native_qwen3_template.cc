@@ -141,7 +141,7 @@ class NativeQwen3Template final : public ChatTemplate {
     size_t bytes = 0;
     for (const auto& span : prompt.spans) bytes += span.text.size();
     if (bytes > output_bytes_max_) {
-      return make_error(Code::kResourceExhausted,
+      return make_error(Code::kInvalidArgument,
                         "the rendered prompt has " + std::to_string(bytes) + " bytes, more than " +
                             std::to_string(output_bytes_max_) + "; send less text");
     }

@@ -182,10 +182,10 @@ class Inspect(unittest.TestCase):
 class Verbs(unittest.TestCase):
     def test_an_unknown_verb_is_named_and_none_lists_all(self):
         unknown = run("serv")
-        self.assertNotEqual(unknown.returncode, 0)
+        self.assertEqual(unknown.returncode, 2)
         self.assertIn("serv", unknown.stderr)
         none = run()
-        self.assertNotEqual(none.returncode, 0)
+        self.assertEqual(none.returncode, 2)
         self.assertIn("generate", none.stderr)
 
 

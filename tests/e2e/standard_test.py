@@ -43,6 +43,45 @@ class Standard(unittest.TestCase):
         self.assertEqual(ended.returncode, 1)
         self.assertIn(b"standard output", ended.stderr)
 
+    def test_a_wrong_command_line_ends_with_2(self):
+        for wrong in (
+            ("serve",),
+            ("serve", MODEL, "--no-such-flag"),
+            ("serve", MODEL, "--port", "70000"),
+            ("serve", MODEL, "--dtype", "int3"),
+            ("generate", MODEL, "hi", "--top-k", "many"),
+            ("bench",),
+        ):
+            with self.subTest(wrong):
+                ended = run(*wrong)
+                self.assertEqual((ended.returncode, ended.stdout), (2, ""))
+                self.assertNotEqual(ended.stderr, "")
+
+    def test_a_command_that_fails_ends_with_1(self):
+        for failing in (
+            ("serve", "/no/such/folder"),
+            ("serve", MODEL, "--max-num-seqs", "0"),
+            ("serve", MODEL, "--matrix-path", "abacus"),
+            ("eval", MODEL, "--file", "/no/such/file"),
+        ):
+            with self.subTest(failing):
+                self.assertEqual(run(*failing).returncode, 1)
+
+    def test_asking_for_help_or_the_version_is_no_failure(self):
+        for asking in (("--help",), ("serve", "--help"), ("--version",), ("version",)):
+            self.assertEqual(run(*asking).returncode, 0, asking)
+
+    def test_a_benchmark_too_large_to_count_is_refused(self):
+        for flags, told in (
+            (("--prompts", "4294967295"), "must be 1 to 1048576"),
+            (("--batches", "65536", "--contexts", "1000000"), "--batches 65536"),
+            (("--decode-steps", "1048576", "--rounds", "1048576"), "1048576 rounds"),
+        ):
+            with self.subTest(flags):
+                ended = run("bench", "engine", MODEL, *flags)
+                self.assertEqual((ended.returncode, ended.stdout), (1, ""))
+                self.assertIn(told, ended.stderr)
+
     def test_a_seed_beyond_64_bits_is_refused(self):
         for seed in ("-1", "18446744073709551616", "1.5"):
             ended = run("generate", MODEL, "hi", "--max-tokens", 1, "--seed", seed)

@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+import tempfile
 import urllib.request
 from pathlib import Path
 
@@ -17,12 +18,18 @@ class TandemServer:
 
     def __init__(self, *arguments: str, model: str | Path = ROOT / "models/tiny-moe"):
         command = [ROOT / "build/release/apps/tandem", "serve", model, "--port", "0", *arguments]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.errors = tempfile.NamedTemporaryFile("a")
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self.errors, text=True
+        )
+        self.final_log = None
+        self.report = ""
         for line in self.process.stdout:
+            self.report += line
             if match := re.search(r"serving at http://(\S+):(\d+)", line):
                 self.host, self.port = match[1], int(match[2])
                 return
-        raise AssertionError("the server ended before it printed its address")
+        raise AssertionError(f"the server ended before it printed its address: {self.log()}")
 
     def stop(self) -> int:
         """Ends it as a user would; returns its exit code."""
@@ -32,6 +39,14 @@ class TandemServer:
         finally:
             self.process.kill()
             self.process.stdout.close()
+            self.final_log = self.log()
+            self.errors.close()
+
+    def log(self) -> str:
+        """What it has written to standard error so far."""
+        if self.final_log is not None:
+            return self.final_log
+        return Path(self.errors.name).read_text()
 
     def call(self, path: str, body: dict | None = None, timeout: float = 60) -> str:
         request = urllib.request.Request(

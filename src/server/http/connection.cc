@@ -32,8 +32,8 @@ constexpr size_t kGentleCloseBytesMax = 16u << 20;
 constexpr auto kNever = std::chrono::steady_clock::time_point::max();
 
 // Named, because g++ 12 destroys temporaries inside a co_await expression twice.
-const Refusal kOverloaded{.status = 503,
-                          .code = "overloaded",
+const Refusal kOverloaded{.status = 429,
+                          .code = "queue_full",
                           .message = "Too many large requests are being read. Try again."};
 const Refusal kTooSlow{
     .status = 408, .code = "request_timeout", .message = "The request did not arrive in time."};
@@ -169,6 +169,7 @@ void Connection::begin_answer(const Request& request) {
               .keep_alive = request.keep_alive && !shared_.draining,
               .chunked = request.chunked_answers,
               .body_omitted = request.body_omitted};
+  status_ = 0;
   output_.clear();
   sent_ = 0;
   streaming_ = false;
@@ -181,6 +182,9 @@ void Connection::begin_answer(const Request& request) {
 asio::awaitable<void> Connection::answer(Request& request) {
   using namespace asio::experimental::awaitable_operators;
   begin_answer(request);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string method = request.method;
+  const std::string path = request.path;
   std::unique_ptr<Exchange> exchange = shared_.handler->handle(std::move(request), *this);
   if (finished_) {
     co_await send_queue();
@@ -192,6 +196,15 @@ asio::awaitable<void> Connection::answer(Request& request) {
   if (peer_gone_) {
     ++(expired_ ? shared_.counters.slow_readers : shared_.counters.disconnects);
   }
+  using Milliseconds = std::chrono::milliseconds;
+  shared_.handler->on_answered({.method = method,
+                                .path = path,
+                                .request_id = request_id_,
+                                .status = status_,
+                                .client_gone = peer_gone_,
+                                .duration = std::chrono::duration_cast<Milliseconds>(
+                                    std::chrono::steady_clock::now() - begin),
+                                .exchange = exchange.get()});
   exchange.reset();  // cancels what is still running
   std::string().swap(output_);
 }
@@ -266,6 +279,7 @@ asio::awaitable<void> Connection::close_gently() {
 void Connection::respond(Response response) {
   TANDEM_CHECK(!streaming_ && !finished_, "a request is answered once");
   append_response(output_, response, framing_);
+  status_ = response.status;
   finished_ = true;
   queue_changed();
 }
@@ -274,6 +288,7 @@ void Connection::start_stream() {
   TANDEM_CHECK(!streaming_ && !finished_, "a request is answered once");
   if (!framing_.chunked) framing_.keep_alive = false;
   append_stream_head(output_, framing_);
+  status_ = 200;
   streaming_ = true;
   queue_changed();
 }

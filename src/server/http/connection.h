@@ -80,6 +80,7 @@ class Connection final : public Responder {
 
   // The answer in progress:
   std::string request_id_;
+  int status_ = 0;  // once the head is queued
   Framing framing_;
   std::string output_;               // queued
   size_t sent_ = 0;                  // of output_

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -57,6 +58,19 @@ class Responder {
 class Exchange {
  public:
   virtual ~Exchange() = default;
+  /// What a log line says of this work: "key=value key=value", or nothing.
+  virtual std::string log_fields() const { return {}; }
+};
+
+/// One request whose answer was sent, or whose client left before that.
+struct Answered {
+  const std::string& method;
+  const std::string& path;
+  const std::string& request_id;
+  int status = 0;
+  bool client_gone = false;
+  std::chrono::milliseconds duration{};  ///< from the last byte read to the last byte sent
+  const Exchange* exchange = nullptr;    ///< nullptr when it was answered at once
 };
 
 /// Answers requests. Called on the I/O thread only; must not block.
@@ -67,6 +81,8 @@ class Handler {
   virtual std::unique_ptr<Exchange> handle(Request request, Responder& responder) = 0;
   /// The answer to a request that could not be read.
   virtual Response describe(const Refusal& refusal) = 0;
+  /// Called once for each request that handle() got, when it is over.
+  virtual void on_answered(const Answered& /*answered*/) {}
 };
 
 /// Something to do once.

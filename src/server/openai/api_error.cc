@@ -61,7 +61,8 @@ ApiError invalid_field(std::string param, std::string code, std::string message)
 
 ApiError api_error(const Error& error) {
   ApiError answer{.status = http_status(error.code), .message = error.what};
-  answer.code = code_name(error.code);
+  // Every limit that a request can meet is room that others take: in a queue, or of processes.
+  answer.code = answer.status == 429 ? kQueueFull : code_name(error.code);
   if (answer.status == 429 || answer.status == 503) answer.retry_after_s = kRetryAfterS;
   return answer;
 }

@@ -18,6 +18,9 @@ struct ApiError {
   const char* type() const;  ///< OpenAI's error class, from the status
 };
 
+/// The code of every 429: there is no room now, and the same request may succeed later.
+inline constexpr const char* kQueueFull = "queue_full";
+
 /// A value, or what to tell the client.
 template <typename T>
 using ApiResult = std::variant<T, ApiError>;

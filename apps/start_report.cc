@@ -1,0 +1,55 @@
+#include "apps/start_report.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace tandem::apps {
+namespace {
+
+constexpr size_t kValueColumn = 24;  // behind the longest name
+
+std::string names_line(const std::vector<std::string>& names) {
+  std::string line;
+  for (const std::string& name : names) line += (line.empty() ? "" : ", ") + name;
+  return line;
+}
+
+std::string layout_line(const LayoutOptions& options) {
+  const int ranks = options.layout.ranks_count();
+  if (ranks == 1) return "1 rank";
+  return fmt::format("{} ranks in {} process{}: tensor-parallel {} x data-parallel {}", ranks,
+                     options.nodes_count, options.nodes_count == 1 ? "" : "es",
+                     options.layout.tensor_parallel, options.layout.data_parallel);
+}
+
+}  // namespace
+
+std::string start_report(const StartFacts& facts, const LayoutOptions& layout) {
+  const engine::Limits& limits = facts.limits;
+  // The engine's limits hold for each group of ranks that has requests of its own.
+  const std::string each = layout.layout.data_parallel == 1 ? "" : " in each data-parallel group";
+  const std::vector<std::pair<const char*, std::string>> lines = {
+      {"model", facts.folder},
+      {"served-model-name", names_line(facts.names)},
+      {"dtype", dtype_name(facts.compute)},
+      {"layout", layout_line(layout)},
+      {"kv-cache-tokens",
+       fmt::format("{} ({} pages of {}){}", uint64_t{limits.pages_total} * limits.page_tokens,
+                   limits.pages_total, limits.page_tokens, each)},
+      {"max-model-len", fmt::format("{}", limits.model_length_max)},
+      {"max-num-seqs", fmt::format("{}{}", limits.sequences_max, each)},
+      {"max-num-batched-tokens", fmt::format("{}{}", limits.step_tokens_max, each)},
+      {"threads", fmt::format("{}{}", facts.threads_per_rank,
+                              layout.layout.ranks_count() == 1 ? "" : " per rank")},
+      {"matrix-path", facts.matrix_path}};
+  std::string report;
+  for (const auto& [name, value] : lines) {
+    std::string line = name;
+    line.resize(kValueColumn, ' ');
+    report += line + value + '\n';
+  }
+  return report + fmt::format("serving at http://{}:{}\n", facts.host, facts.port);
+}
+
+}  // namespace tandem::apps
