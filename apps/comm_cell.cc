@@ -228,10 +228,9 @@ Result<CommCall> make_exchange(SymmetricHeap& heap, Stream& stream, const CommSi
                    weights = values(size.tokens * size.k),
                    y = values(size.tokens * size.hidden)]() mutable -> Result<void> {
     const auto expert_ids = matrix(ids, size.tokens, size.k);
-    TANDEM_TRY(exchange->dispatch(
-        stream, {.x = matrix(x, size.tokens, size.hidden),
-                 .expert_ids = expert_ids,
-                 .placement = &placement}));
+    TANDEM_TRY(exchange->dispatch(stream, {.x = matrix(x, size.tokens, size.hidden),
+                                           .expert_ids = expert_ids,
+                                           .placement = &placement}));
     return exchange->combine(stream, {.rows = matrix(results, rows, size.hidden),
                                       .expert_ids = expert_ids,
                                       .weights = matrix(weights, size.tokens, size.k),

@@ -23,8 +23,8 @@ ThreadGroup::Generation::Generation(io::SharedMemory heaps_memory, std::vector<i
       health(places_here(ranks.size()), ranks) {
   const auto count = static_cast<int>(ranks.size());
   for (int rank = 0; rank < count; ++rank) {
-    heaps.push_back(
-        std::make_unique<SymmetricHeap>(wait_options(rank, count, late_after), memory.bytes(), health));
+    heaps.push_back(std::make_unique<SymmetricHeap>(wait_options(rank, count, late_after),
+                                                    memory.bytes(), health));
   }
 }
 
@@ -37,7 +37,8 @@ Result<std::unique_ptr<ThreadGroup>> ThreadGroup::create(Options options) {
   std::vector<int> ranks(static_cast<size_t>(options.ranks_count));
   std::iota(ranks.begin(), ranks.end(), 0);
   auto memory = TANDEM_TRY(io::SharedMemory::create(options.heap_bytes * ranks.size()));
-  auto first = std::make_shared<Generation>(std::move(memory), std::move(ranks), options.late_after);
+  auto first =
+      std::make_shared<Generation>(std::move(memory), std::move(ranks), options.late_after);
   return std::unique_ptr<ThreadGroup>(new ThreadGroup(options, std::move(first)));
 }
 

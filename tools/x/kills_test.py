@@ -33,6 +33,12 @@ class PlanTest(unittest.TestCase):
         self.assertEqual([layout.serves(n) for n in range(4)], [True, False, True, False])
         self.assertEqual(list(plan.Layout(4, 1, 2).ranks_of(1)), [2, 3])
 
+    def test_who_goes_on(self):
+        layout = plan.Layout(2, 2, 4)
+        self.assertEqual(layout.lost_with(1), {0, 1})
+        self.assertEqual([layout.survives(n, 1) for n in (0, 2, 3)], [False, True, True])
+        self.assertFalse(plan.Layout(4, 1, 2).survives(0, 1))
+
 
 class FindingTest(unittest.TestCase):
     def finding(self, answer: Answer, may_fail: bool = True, may_be_cut: bool = False) -> str:

@@ -13,13 +13,14 @@ from x.kills.plan import Plan
 
 REPORT_S = 5.0  # until every other process has told who died, and ended
 END_S = 20.0  # until a group that was asked to end has ended
+ANSWER_S = 0.5  # for which survivors are asked
 
 
 @dataclass
 class Outcome:
     plan: Plan
     findings: list[str] = field(default_factory=list)
-    seconds: float = 0  # kill: until the last other process ended; stop: until all served again
+    seconds: float = 0  # kill: until the last other process ended or went on; stop: served again
     answers_count: int = 0
     errors_count: int = 0
     logs: str = ""
@@ -33,6 +34,7 @@ class Case:
         self.group = Group(program, chosen.layout, folder)
         self.clients: clients.Clients | None = None
         self.others = [n for n in range(chosen.layout.processes) if n != chosen.victim]
+        self.lost = chosen.layout.lost_with(chosen.victim)
         self.hit_at = 0.0
 
     def run(self) -> Outcome:
@@ -88,13 +90,20 @@ class Case:
             time.sleep(0.002)
         return True
 
-    def _start_clients(self) -> None:
-        servers = [n for n in self.group.processes if self.plan.layout.serves(n)]
-        ports = {number: self.group.processes[number].port() for number in servers}
+    def _start_clients(self, is_after_hit: bool = False) -> None:
+        ports = {
+            number: process.port()
+            for number, process in self.group.processes.items()
+            if self.plan.layout.serves(number) and process.is_running()
+        }
         victim = ports.get(self.plan.victim) if self.plan.kind == plan.KILL else None
         self.clients = clients.Clients(list(ports.values()), self.expected, victim)
+        if is_after_hit:
+            self.clients.hit()
         self.clients.start()
         while self.clients.answers_count < len(ports) and not self.clients.findings:
+            if self.clients.errors:
+                return
             time.sleep(0.01)
 
     def _end_clients(self) -> None:
@@ -131,12 +140,11 @@ class Case:
     def _check_death(self) -> None:
         # Before they have met, ranks do not know each other: then --dist-timeout ends the wait.
         limit = REPORT_S + (0 if self._has_met(self.plan.victim) else MEET_TIMEOUT_S)
-        for number in self.group.wait_for_ends(self.others, self.hit_at + limit):
-            self._find(f"process {number} still runs {limit:.0f} s after the death")
-        victim = self.group.processes[self.plan.victim]
-        victim.popen.wait()
-        ends = [self.group.processes[number].ended_at or self.hit_at for number in self.others]
-        self.outcome.seconds = max(ends) - self.hit_at
+        settled = self._wait_until_settled(self.hit_at + limit)
+        self.outcome.seconds = time.monotonic() - self.hit_at
+        self.group.processes[self.plan.victim].popen.wait()
+        for number in sorted(set(self.others) - settled):
+            self._find(f"process {number} neither ended nor went on {limit:.0f} s after the death")
         for number in self.others:
             process = self.group.processes[number]
             if process.is_running():
@@ -145,9 +153,49 @@ class Case:
                 self._find(f"process {number} ended with status {process.popen.returncode}, not 1")
             if not self._names_the_dead(number):
                 self._find(f"process {number} does not say that rank {self._ranks()} is gone")
+        if any(self.group.processes[number].is_running() for number in settled):
+            self._check_degraded()
+
+    def _wait_until_settled(self, deadline: float) -> set[int]:
+        """The other processes that have ended, or gone on without the ranks that are lost."""
+        while True:
+            settled = {number for number in self.others if self._is_settled(number)}
+            if settled == set(self.others) or time.monotonic() > deadline:
+                return settled
+            time.sleep(0.005)
+
+    def _is_settled(self, number: int) -> bool:
+        if not self.group.processes[number].is_running():
+            # Once all serve, only those end whose groups are lost.
+            is_start = self.plan.point not in (plan.IDLE, plan.LOAD)
+            return is_start or not self.plan.layout.survives(number, self.plan.victim)
+        return self.plan.layout.survives(number, self.plan.victim) and self._has_gone_on(number)
+
+    def _has_gone_on(self, number: int) -> bool:
+        """Whether the process has said so in its log, and its health names what is lost."""
+        process = self.group.processes[number]
+        if not process.is_up() or "rank_degraded " not in process.log():
+            return False
+        if not self.plan.layout.serves(number):
+            return True
+        health = clients.health(process.port())
+        return health.get("status") == "degraded" and all(
+            any(re.match(rf"rank {rank} of host \S", name) for name in health["lost_ranks"])
+            for rank in self.lost
+        )
+
+    def _check_degraded(self) -> None:
+        """The survivors answer as before, or name the lost rank whose expert is missing."""
+        if self.clients is None:
+            self._start_clients(is_after_hit=True)
+        time.sleep(ANSWER_S)
+        self._end_clients()
+        if "--num-redundant-experts" in self.plan.layout.flags and self.outcome.answers_count == 0:
+            self._find("no answer, though every expert has a second rank")
+        self._check_end()
 
     def _ranks(self) -> str:
-        return "|".join(str(rank) for rank in self.plan.layout.ranks_of(self.plan.victim))
+        return "|".join(str(rank) for rank in sorted(self.lost))
 
     def _names_the_dead(self, number: int) -> bool:
         last = self.group.processes[number].log().strip().rpartition("\n")[2]
@@ -176,13 +224,15 @@ class Case:
 
     def _check_end(self) -> None:
         for process in self.group.processes.values():
-            process.signal(signal.SIGTERM)
-        everybody = list(self.group.processes)
+            if process.is_running():
+                process.signal(signal.SIGTERM)
+        everybody = [n for n, process in self.group.processes.items() if process.is_running()]
         for number in self.group.wait_for_ends(everybody, time.monotonic() + END_S):
             self._find(f"process {number} does not end on SIGTERM")
         # With data parallelism whoever ends first takes experts along: others may tell of a loss.
         good = (0,) if self.plan.layout.data == 1 else (0, 1)
-        for number, process in self.group.processes.items():
+        for number in everybody:
+            process = self.group.processes[number]
             if not process.is_running() and process.popen.returncode not in good:
                 self._find(f"process {number} ended with status {process.popen.returncode}")
 

@@ -78,6 +78,18 @@ def ask(port: int, body: dict) -> Answer:
     return answer
 
 
+def health(port: int) -> dict:
+    """What /health says; nothing when it does not answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/health")
+        return json.loads(connection.getresponse().read())
+    except (OSError, http.client.HTTPException, ValueError):
+        return {}
+    finally:
+        connection.close()
+
+
 def finding(body: dict, answer: Answer, expected: str, may_fail: bool, may_be_cut: bool) -> str:
     """What is wrong with an answer; empty when nothing is."""
     asked = f"{'streamed ' * bool(body.get('stream'))}request {body['prompt'][:20]!r}"
@@ -104,9 +116,9 @@ class Clients:
     findings: list[str] = field(default_factory=list)
     answers_count: int = 0
     errors: list[str] = field(default_factory=list)
+    _hit_at: float = float("inf")
 
     def start(self) -> None:
-        self._hit_at = float("inf")
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(port, client))

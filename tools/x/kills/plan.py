@@ -37,17 +37,25 @@ class Layout:
     tensor: int
     data: int
     processes: int
-    # Further flags of `tandem serve`: a layout with redundant experts is one more line below.
-    flags: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()  # further ones of `tandem serve`
 
     @property
     def name(self) -> str:
         parts = [f"TP{self.tensor}"] * (self.tensor > 1) + [f"DP{self.data}"] * (self.data > 1)
-        return f"{'x'.join(parts)} in {self.processes}"
+        return f"{'x'.join(parts)} in {self.processes}{' with copies' * bool(self.flags)}"
 
     def ranks_of(self, process: int) -> range:
         count = self.tensor * self.data // self.processes
         return range(process * count, (process + 1) * count)
+
+    def lost_with(self, process: int) -> set[int]:
+        """Ranks that cannot go on without the process: its tensor-parallel groups as a whole."""
+        groups = {rank // self.tensor for rank in self.ranks_of(process)}
+        return {rank for rank in range(self.tensor * self.data) if rank // self.tensor in groups}
+
+    def survives(self, process: int, victim: int) -> bool:
+        """Whether the process has ranks that go on without the other one."""
+        return not set(self.ranks_of(process)) <= self.lost_with(victim)
 
     def serves(self, process: int) -> bool:
         """Whether a rank of the process leads a tensor-parallel group."""
@@ -63,6 +71,8 @@ LAYOUTS = (
     Layout(1, 4, 4),
     Layout(2, 2, 2),
     Layout(2, 2, 4),
+    # Every expert of the model has a second rank.
+    Layout(1, 4, 4, ("--num-redundant-experts", "16")),
 )
 
 
