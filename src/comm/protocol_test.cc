@@ -85,6 +85,25 @@ class Builder {
     read_all(3, epoch);
   }
 
+  /// The two-shot all-reduce in two pieces: the second one's slices leave before the first one's
+  /// are waited for, and the first one's sums are read last (buffers 2 and 3, 4 and 5).
+  void two_pieces(uint8_t epoch) {
+    const auto next = static_cast<uint8_t>(epoch + 1);
+    send(0, 2, epoch);
+    send(0, 4, next);
+    wait_for_all(0, epoch);
+    read_all(2, epoch);
+    send(1, 3, epoch);
+    wait_for_all(0, next);
+    read_all(4, next);
+    send(1, 5, next);
+    wait_for_all(1, epoch);
+    read_all(3, epoch);
+    // The one wait that says that everyone is done with this call.
+    if (model_.defect != Defect::kNoSecondWait) wait_for_all(1, next);
+    read_all(5, next);
+  }
+
   Program program;
 
  private:
@@ -109,7 +128,7 @@ class Builder {
   uint8_t rank_;
 };
 
-/// Three calls, each 1 (one-shot) or 2 (two-shot).
+/// Up to three calls, each 1 (one-shot), 2 (two-shot), 3 (two-shot in two pieces) or 0 (none).
 using Calls = std::array<int, 3>;
 
 Outcome explore(Model model, Calls calls) {
@@ -117,12 +136,13 @@ Outcome explore(Model model, Calls calls) {
   for (uint8_t rank = 0; rank < model.ranks; ++rank) {
     Builder builder(model, rank);
     int shots = 0;
-    for (uint8_t epoch = 1; epoch <= calls.size(); ++epoch) {
-      if (calls[epoch - 1u] == 1) {
-        builder.one_shot(epoch, shots++);
-      } else {
-        builder.two_shot(epoch);
-      }
+    uint8_t epoch = 0;
+    for (const int call : calls) {
+      if (call == 1) builder.one_shot(++epoch, shots++);
+      if (call == 2) builder.two_shot(++epoch);
+      if (call != 3) continue;
+      builder.two_pieces(++epoch);
+      ++epoch;
     }
     programs.push_back(std::move(builder.program));
   }
@@ -139,7 +159,16 @@ TEST(Protocol, EveryOrderOfStepsEndsWell) {
       states_count += outcome.states_count;
     }
   }
+  for (const Calls calls : {Calls{3, 3, 1}, Calls{1, 3, 2}, Calls{2, 3, 3}}) {
+    const Outcome outcome = explore({.ranks = 2}, calls);
+    EXPECT_EQ(outcome.defect, "");
+    states_count += outcome.states_count;
+  }
   RecordProperty("states_count", static_cast<int>(states_count));
+}
+
+TEST(Protocol, PiecesBetweenThreeRanks) {
+  EXPECT_EQ(explore({.ranks = 3}, {3, 3, 0}).defect, "");
 }
 
 TEST(Protocol, EveryMissingStepIsFound) {
@@ -156,6 +185,7 @@ TEST(Protocol, EveryMissingStepIsFound) {
   EXPECT_EQ(defect(2, Defect::kOneBuffer, ones), "overwritten before it was read");
   EXPECT_EQ(defect(2, Defect::kSignalBeforePut, ones), "read before it was written");
   EXPECT_EQ(defect(2, Defect::kNoSecondWait, twos), "read before it was written");
+  EXPECT_EQ(defect(2, Defect::kNoSecondWait, {3, 3, 0}), "read before it was written");
   EXPECT_NE(defect(3, Defect::kWaitForOne, ones), "");
 }
 

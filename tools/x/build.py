@@ -50,7 +50,8 @@ def sanitized_ctest(preset: str, tests: list[str] | None = None) -> None:
     options = {
         "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
         "UBSAN_OPTIONS": "print_stacktrace=1",
-        "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+        "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"
+        f":suppressions={ROOT}/tools/tsan.txt",
     }
     chosen = ["--tests-regex", f"^({'|'.join(tests)})$"] if tests else []
     ctest(preset, "--label-exclude", "^(bench|slow)$", *chosen, environment=options)

@@ -19,20 +19,25 @@ namespace tandem::comm {
 /// One-shot   1 put x to every rank, 2 wait for all, add N rows
 ///            bytes (N-1) B per rank; one wait: for short messages
 /// Two-shot   1 put slice s of x to rank s, 2 wait for all, add N rows of the own slice, put the
-/// sum
-///            to every rank, 3 wait for all
+///            sum to every rank, 3 wait for all, copy their sums
+///            per piece of x: phase 1 of a piece comes before phase 2 of the one before, and phase
+///            3 after phase 2 of the next, so that a rank has work while others are late, and what
+///            travels stays in caches
 ///            bytes 2 (N-1) B / N per rank (exactly: all of x but the own slice, then N-1 times the
 ///            own slice; slices are whole cache lines)
 /// Roof       memory: a rank writes what it puts and reads N B (one-shot) or 3 B (two-shot)
 /// Reuse      one-shot: two buffers in turn. Two-shot: one each. A rank puts a slice after the call
 ///            before, which ended with everyone's sum, made from the slices before; it puts a sum
 ///            after everyone's slices of this call, which follow everyone's end of the one before.
+///            Pieces of one call lie side by side, each with an epoch of its own.
 class AllReduce {
  public:
   struct Options {
     int64_t floats_max = 0;  ///< longer messages go in pieces of this size
     /// At most this long goes one-shot. The result does not depend on it.
     int64_t one_shot_floats_max = 8192;
+    /// A two-shot goes in pieces of about this size. Nor on this.
+    int64_t piece_floats = 1 << 15;
     WaitKind kind = WaitKind::kAllReduce;  ///< of which collective this is a part
   };
   /// The neutral element of addition for every float, +0 and -0 included.
@@ -59,6 +64,17 @@ class AllReduce {
         rows_(static_cast<size_t>(heap.ranks_count())) {}
   Result<void> one_shot(Stream& stream, std::span<const float> x, std::span<float> y);
   Result<void> two_shot(Stream& stream, std::span<const float> x, std::span<float> y);
+
+  struct Piece {
+    uint64_t epoch = 0;
+    size_t first = 0;  // float of the message
+    std::span<const float> x;
+    std::span<float> y;
+  };
+  size_t arriving(int source, const Piece& piece) const;
+  void send_slices(const Piece& piece);
+  Result<void> add_slices(Stream& stream, const Piece& piece);
+  Result<void> take_sums(const Piece& piece);
 
   SymmetricHeap* heap_;
   Options options_;

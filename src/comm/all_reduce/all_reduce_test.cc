@@ -55,12 +55,12 @@ Result<void> reduce_and_compare(SymmetricHeap& heap, AllReduce& reduce, uint64_t
   return {};
 }
 
-TEST(AllReduce, IsTheBinaryTreeForAnyLength) {
+void expect_trees(int64_t piece_floats) {
   constexpr unsigned kSeed = 20240;
   for (int ranks : {1, 2, 3, 4, 8, 16}) {
-    expect_ranks(ranks, 1 << 20, [](SymmetricHeap& heap) -> Result<void> {
-      auto reduce =
-          TANDEM_TRY(AllReduce::create(heap, {.floats_max = 3000, .one_shot_floats_max = 700}));
+    expect_ranks(ranks, 1 << 20, [&](SymmetricHeap& heap) -> Result<void> {
+      auto reduce = TANDEM_TRY(AllReduce::create(
+          heap, {.floats_max = 3000, .one_shot_floats_max = 700, .piece_floats = piece_floats}));
       std::mt19937 random(kSeed);  // the same lengths on every rank
       std::vector<size_t> lengths = {0, 1, 15, 16, 17, 700, 701, 3000, 3001, 9001};
       for (int i = 0; i < 20; ++i) lengths.push_back(random() % 4000);
@@ -72,12 +72,20 @@ TEST(AllReduce, IsTheBinaryTreeForAnyLength) {
   }
 }
 
+TEST(AllReduce, IsTheBinaryTreeForAnyLength) {
+  expect_trees(1 << 15);
+}
+
+TEST(AllReduce, IsTheSameInPieces) {
+  for (int64_t piece_floats : {1, 100, 999, 1500, 2999}) expect_trees(piece_floats);
+}
+
 TEST(AllReduce, MovesTheBytesOfTheContract) {
   for (int ranks : {1, 2, 3, 4, 8}) {
-    expect_ranks(ranks, 4 << 20, [](SymmetricHeap& heap) -> Result<void> {
+    expect_ranks(ranks, 8 << 20, [](SymmetricHeap& heap) -> Result<void> {
       const auto stream = rank_stream();
       const auto n = static_cast<uint64_t>(heap.ranks_count());
-      auto reduce = TANDEM_TRY(AllReduce::create(heap, {.floats_max = 1 << 16}));
+      auto reduce = TANDEM_TRY(AllReduce::create(heap, {.floats_max = 1 << 18}));
       const auto bytes_of = [&](size_t floats) -> Result<uint64_t> {
         const uint64_t before = heap.counters().bytes_put;
         std::vector<float> x(floats, 1.0f);
@@ -87,6 +95,8 @@ TEST(AllReduce, MovesTheBytesOfTheContract) {
       EXPECT_EQ(TANDEM_TRY(bytes_of(1000)), (n - 1) * 4000);  // one-shot
       const size_t floats = 16 * n * 900;                     // two-shot, equal slices
       EXPECT_EQ(TANDEM_TRY(bytes_of(floats)), 2 * (n - 1) * floats * 4 / n);
+      const size_t in_pieces = 16 * n * 4000;
+      EXPECT_EQ(TANDEM_TRY(bytes_of(in_pieces)), 2 * (n - 1) * in_pieces * 4 / n);
       return {};
     });
   }

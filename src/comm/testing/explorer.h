@@ -12,7 +12,7 @@ namespace tandem::comm::explorer {
 
 constexpr int kRanksMax = 3;
 constexpr int kFlagsMax = 2;    // sets of one flag per source rank
-constexpr int kBuffersMax = 4;  // places per source rank in every heap
+constexpr int kBuffersMax = 6;  // places per source rank in every heap
 
 /// One atomic step of a rank. A wait is the block kCheck ... kRemoveSleeper.
 struct Step {
