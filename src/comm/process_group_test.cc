@@ -6,8 +6,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <functional>
@@ -26,6 +28,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using testing::AnyOf;
 using testing::HasSubstr;
 
 /// One token per rank, sent to the first and the last expert and back: x becomes x + x + 2 x.
@@ -95,22 +98,42 @@ TEST(ProcessGroup, CollectivesWorkBetweenProcesses) {
   }
 }
 
+/// Counts ranks that have met, for the process that forks them.
+class MetCounter {
+ public:
+  MetCounter()
+      : count_(static_cast<std::atomic<int>*>(::mmap(nullptr, sizeof(std::atomic<int>),
+                                                     PROT_READ | PROT_WRITE,
+                                                     MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  ~MetCounter() { ::munmap(count_, sizeof(std::atomic<int>)); }
+  void add() { count_->fetch_add(1); }
+  void await(int ranks) const {
+    while (count_->load() < ranks) std::this_thread::sleep_for(milliseconds(1));
+  }
+
+ private:
+  std::atomic<int>* count_;
+};
+
 TEST(ProcessGroup, AKilledRankIsNamedByAllOthersInTime) {
   constexpr unsigned kSeed = 7;
   std::mt19937 random(kSeed);
   for (int round = 0; round < 8; ++round) {
     const int ranks = 2 + static_cast<int>(random() % 3);
     const int victim = static_cast<int>(random() % static_cast<unsigned>(ranks));
-    const auto delay = std::chrono::microseconds(15'000 + random() % 150'000);
+    const auto delay = std::chrono::microseconds(random() % 150'000);
     SCOPED_TRACE("round " + std::to_string(round) + " victim " + std::to_string(victim) + " of " +
                  std::to_string(ranks) + " after " + std::to_string(delay.count()) + " us");
+    MetCounter met;
     // In even rounds the ranks work, in odd ones they wait for work that never comes.
     const auto body = [&](SymmetricHeap& heap) -> Result<void> {
+      met.add();
       if (round % 2 == 0) return work(heap, 0);
       const Flag bell = TANDEM_TRY(heap.allocate_flags(1));
       return heap.wait_idle(bell, 1);
     };
-    auto processes = start_ranks(ranks, body, milliseconds(2000));
+    auto processes = start_ranks(ranks, body);
+    met.await(ranks);
     std::this_thread::sleep_for(delay);
     const auto start = steady_clock::now();
     processes[static_cast<size_t>(victim)].signal(SIGKILL);
@@ -119,6 +142,31 @@ TEST(ProcessGroup, AKilledRankIsNamedByAllOthersInTime) {
       if (rank == victim) continue;
       EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(5));
       EXPECT_THAT(told, HasSubstr("rank " + std::to_string(victim) + " of host "));
+    }
+  }
+}
+
+TEST(ProcessGroup, ARankKilledWhileTheyMeetEndsTheOthers) {
+  constexpr unsigned kSeed = 11;
+  std::mt19937 random(kSeed);
+  for (int round = 0; round < 12; ++round) {
+    const int ranks = 2 + static_cast<int>(random() % 3);
+    const int victim = static_cast<int>(random() % static_cast<unsigned>(ranks));
+    const auto delay = std::chrono::microseconds(random() % 6'000);
+    SCOPED_TRACE("round " + std::to_string(round) + " victim " + std::to_string(victim) + " of " +
+                 std::to_string(ranks) + " after " + std::to_string(delay.count()) + " us");
+    auto processes =
+        start_ranks(ranks, [](SymmetricHeap& heap) { return work(heap, 0); }, milliseconds(1000));
+    std::this_thread::sleep_for(delay);
+    const auto start = steady_clock::now();
+    processes[static_cast<size_t>(victim)].signal(SIGKILL);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const std::string told = processes[static_cast<size_t>(rank)].wait();
+      if (rank == victim) continue;
+      EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(5));
+      // Rank 0 ends with the group; who comes after that finds nobody there.
+      EXPECT_THAT(told, AnyOf(HasSubstr("rank " + std::to_string(victim) + " of host "),
+                              HasSubstr("did not find rank 0 of host ")));
     }
   }
 }

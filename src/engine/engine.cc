@@ -46,6 +46,8 @@ Engine::Engine(const Options& options, const StepRunner& runner, std::unique_ptr
       on_lost_(options.on_lost),
       core_(std::move(core)) {
   published_.pages_total = limits_.pages_total;
+  // Who has an answer finds it in the metrics.
+  core_->before_events([this] { publish(); });
   thread_ = std::thread([this] { loop(); });
   pthread_setname_np(thread_.native_handle(), "engine");
 }

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/batch.h"
@@ -40,6 +42,8 @@ class EngineCore {
   };
   static Result<std::unique_ptr<EngineCore>> create(const Options& options, StepRunner& runner);
 
+  /// `call` is called each time before events leave, with the counters as they are after them.
+  void before_events(std::function<void()> call) { before_events_ = std::move(call); }
   /// Queues a request that validate() let pass.
   void accept(Request request, EventSink& sink, int64_t submitted_us);
   /// Ends a request at the next step(); unknown ids are ignored.
@@ -94,6 +98,7 @@ class EngineCore {
   size_t events_count_ = 0;
   uint64_t turn_ = 1;
   EngineCounters counters_;
+  std::function<void()> before_events_ = [] {};
 };
 
 }  // namespace tandem::engine

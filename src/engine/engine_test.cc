@@ -67,7 +67,9 @@ class EngineTest : public ::testing::Test {
   void start() { engine_ = Engine::create({.limits = kLimits}, runner_).value(); }
 
   /// Steps wait in the model until release().
+  /// The next step, which is not there yet, waits for release().
   void hold() {
+    in_step_ = released_ = false;
     runner_.observe = [this](auto) {
       std::unique_lock lock(mutex_);
       in_step_ = true;
@@ -210,6 +212,7 @@ TEST_F(EngineTest, CancellationsOfNobodyFillNoMemory) {
   EXPECT_EQ(*endings_.wait(1).finish, FinishReason::kLength);
   hold();
   ASSERT_TRUE(engine_->submit(request(2, 5, 50), endings_).ok());
+  await_step();
   engine_->cancel(RequestId{2});
   release();
   EXPECT_EQ(*endings_.wait(2).finish, FinishReason::kCancelled);

@@ -107,6 +107,7 @@ Event& EngineCore::event_of(Sequence& sequence) {
 
 void EngineCore::emit() {
   drop_finished();
+  if (events_count_ > 0) before_events_();
   // One call per run of events with the same sink: usually one call per step.
   for (size_t begin = 0; begin < events_count_;) {
     size_t end = begin + 1;
