@@ -164,9 +164,10 @@ TEST(ProcessGroup, ARankKilledWhileTheyMeetEndsTheOthers) {
       const std::string told = processes[static_cast<size_t>(rank)].wait();
       if (rank == victim) continue;
       EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(5));
-      // Rank 0 ends with the group; who comes after that finds nobody there.
+      // Rank 0 ends with the group; who comes in that moment or later sees only that.
       EXPECT_THAT(told, AnyOf(HasSubstr("rank " + std::to_string(victim) + " of host "),
-                              HasSubstr("did not find rank 0 of host ")));
+                              HasSubstr("did not find rank 0 of host "),
+                              HasSubstr("ended or fell silent while the ranks were meeting")));
     }
   }
 }
