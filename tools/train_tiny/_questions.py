@@ -118,7 +118,8 @@ def counting(draw: random.Random) -> Exchange:
 def spelling(draw: random.Random) -> Exchange:
     word = draw.choice(THINGS + ANIMALS + COLORS + PLACES + NAMES)
     question = draw.choice([f"Spell the word {word}.", f"How do you spell {word}?"])
-    return exchange(question, "-".join(word.upper()), f"The letters of {word} are {' '.join(word)}.")
+    return exchange(question, "-".join(word.upper()),
+                    f"The letters of {word} are {' '.join(word)}.")
 
 
 def letters(draw: random.Random) -> Exchange:
