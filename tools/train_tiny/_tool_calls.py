@@ -1,4 +1,4 @@
-"""Chats that call a tool in the format of Qwen3: the call itself, or the answer after the result."""
+"""Chats that call a tool in the format of Qwen3: the call alone, or the answer after its result."""
 
 import json
 import random
