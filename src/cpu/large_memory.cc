@@ -15,10 +15,10 @@ constexpr size_t kHugePage = size_t{2} << 20;
 
 void* allocate_large(size_t bytes) {
   const size_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
-  const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t rounded = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   void* data = std::aligned_alloc(alignment, rounded);
   if (data != nullptr && alignment == kHugePage) {
-    // What ends inside a huge page stays in small ones. Refused (no such kernel): small ones too.
+    // A last page that is hardly used stays in small ones. Refused (no such kernel): all do.
     (void)madvise(data, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   }
   return data;
