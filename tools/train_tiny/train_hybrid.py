@@ -63,8 +63,10 @@ class Experts(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         mixed, unevenness = mix_experts(x, self.gate, self.gate_up, self.down)
+        # The share comes first: gradients of x add up in the reverse order, and bf16 rounds them.
+        share = torch.sigmoid(self.shared_share(x))
         shared = self.shared_down(F.silu(self.shared_gate(x)) * self.shared_up(x))
-        return mixed + torch.sigmoid(self.shared_share(x)) * shared, unevenness
+        return mixed + share * shared, unevenness
 
 
 def attends(index: int) -> bool:
