@@ -4,10 +4,13 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 #include <utility>
 
+#include "apps/model_print.h"
 #include "comm/heap_options.h"
+#include "io/socket.h"
 #include "model/safetensors_source.h"
 
 namespace tandem::apps {
@@ -16,6 +19,17 @@ namespace {
 
 constexpr int kRedundantExpertsMax = 1 << 16;
 constexpr uint32_t kBalanceStepsMax = 1u << 30;
+
+/// CLI::Range compares, so it lets through what is neither below nor above.
+CLI::Validator is_a_number() {
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        double value = 0;
+        if (CLI::detail::lexical_cast(text, value) && !std::isnan(value)) return "";
+        return text + " is no number";
+      },
+      "");
+}
 
 }  // namespace
 
@@ -50,6 +64,12 @@ Result<void> check_layout(const LayoutOptions& options, const model::ModelConfig
     return make_error(Code::kInvalidArgument,
                       "--nnodes needs --dist-init-addr HOST:PORT, where process 0 can listen");
   }
+  if (options.nodes_count > 1 && TANDEM_TRY(io::parse_endpoint(options.address)).port == 0) {
+    return make_error(Code::kInvalidArgument,
+                      fmt::format("--dist-init-addr {}: port 0 would be any free one, which the "
+                                  "others cannot know; name one",
+                                  options.address));
+  }
   return {};
 }
 
@@ -61,29 +81,33 @@ Result<std::unique_ptr<model::WeightSource>> open_weights(const ModelFolder& fol
 }
 
 /// What processes must agree on before they meet.
-std::vector<std::pair<std::string, std::string>> settings_of(const ModelFolder& folder,
-                                                             const DeviceOptions& device,
-                                                             const LayoutOptions& options,
-                                                             const engine::Limits& limits) {
+Result<std::vector<std::pair<std::string, std::string>>> settings_of(const ModelFolder& folder,
+                                                                     const DeviceOptions& device,
+                                                                     const LayoutOptions& options,
+                                                                     const engine::Limits& limits) {
   const auto text = [](auto value) { return fmt::to_string(value); };
   const model::ModelConfig& c = folder.files.config;
-  return {{"model", folder.files.folder.filename().string()},
-          {"layers, hidden size, vocabulary",
-           fmt::format("{}, {}, {}", c.layers_count, c.hidden_size, c.vocab_size)},
-          {"--dtype", device.dtype},
-          {"--matrix-path", device.matrix_path},
-          {"--tensor-parallel-size", text(options.layout.tensor_parallel)},
-          {"--data-parallel-size", text(options.layout.data_parallel)},
-          {"--num-redundant-experts", text(options.layout.redundant_experts)},
-          {"--enable-eplb", options.layout.rebalances_experts ? "on" : "off"},
-          {"--eplb-window-size", text(options.balance.window_steps)},
-          {"--eplb-step-interval", text(options.balance.interval_steps)},
-          {"--nnodes", text(options.nodes_count)},
-          {"--max-model-len", text(limits.model_length_max)},
-          {"--max-num-seqs", text(limits.sequences_max)},
-          {"--max-num-batched-tokens", text(limits.step_tokens_max)},
-          {"--block-size", text(limits.page_tokens)},
-          {"KV pages", text(limits.pages_total)}};
+  const auto weights = TANDEM_TRY(open_weights(folder));
+  return std::vector<std::pair<std::string, std::string>>{
+      {"model", folder.files.folder.filename().string()},
+      {"layers, hidden size, vocabulary",
+       fmt::format("{}, {}, {}", c.layers_count, c.hidden_size, c.vocab_size)},
+      {"content of config.json and weights",
+       TANDEM_TRY(model_print(folder.files.folder, *weights))},
+      {"--dtype", device.dtype},
+      {"--matrix-path", device.matrix_path},
+      {"--tensor-parallel-size", text(options.layout.tensor_parallel)},
+      {"--data-parallel-size", text(options.layout.data_parallel)},
+      {"--num-redundant-experts", text(options.layout.redundant_experts)},
+      {"--enable-eplb", options.layout.rebalances_experts ? "on" : "off"},
+      {"--eplb-window-size", text(options.balance.window_steps)},
+      {"--eplb-step-interval", text(options.balance.interval_steps)},
+      {"--nnodes", text(options.nodes_count)},
+      {"--max-model-len", text(limits.model_length_max)},
+      {"--max-num-seqs", text(limits.sequences_max)},
+      {"--max-num-batched-tokens", text(limits.step_tokens_max)},
+      {"--block-size", text(limits.page_tokens)},
+      {"KV pages", text(limits.pages_total)}};
 }
 
 /// Every rank joins for itself, and joining ends when all have come.
@@ -190,7 +214,8 @@ void add_layout_flags(CLI::App& verb, LayoutOptions& options) {
       ->check(CLI::Range(1, 86'400));
   verb.add_option("--collective-late-after", options.late_after_s,
                   "seconds after which a rank that others wait for is logged by name")
-      ->check(CLI::Range(0.1, 3600.0));
+      ->check(CLI::Range(0.1, 3600.0))
+      ->check(is_a_number());
 }
 
 Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions& device,
@@ -235,7 +260,7 @@ Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions&
     TANDEM_TRY(join({.address = TANDEM_TRY(io::parse_endpoint(options.address)),
                      .ranks_count = options.layout.ranks_count(),
                      .heap_bytes = heap_bytes,
-                     .settings = settings_of(folder, device, options, limits),
+                     .settings = TANDEM_TRY(settings_of(folder, device, options, limits)),
                      .start_timeout = std::chrono::seconds(options.meet_timeout_s),
                      .late_after = options.late_after(),
                      .inseparable_ranks = options.layout.tensor_parallel},

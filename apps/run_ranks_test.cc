@@ -63,6 +63,9 @@ TEST(Layout, ProcessesShareTheRanksEvenly) {
   EXPECT_THAT(refusal({.layout = three, .nodes_count = 3, .node_rank = 3}),
               StartsWith("--node-rank 3"));
   EXPECT_THAT(refusal({.layout = three, .nodes_count = 3}), HasSubstr("--dist-init-addr"));
+  EXPECT_THAT(refusal({.layout = three, .nodes_count = 3, .address = "127.0.0.1:0"}),
+              HasSubstr("port 0"));
+  EXPECT_EQ(refusal({.layout = three, .nodes_count = 3, .address = "127.0.0.1:9"}), "");
 }
 
 TEST(Layout, WithNothingUnexpectedSaysNothing) {

@@ -177,7 +177,12 @@ Verb add_serve(CLI::App& app) {
   auto options = std::make_shared<ServeOptions>();
   CLI::App* verb = app.add_subcommand("serve", "serve a model over an OpenAI-compatible API");
   add_load_flags(*verb, options->load);
-  verb->add_option("--host", options->host, "address to listen on");
+  verb->add_option("--host", options->host, "address to listen on")
+      ->check(CLI::Validator(
+          [](const std::string& text) -> std::string {
+            return text.empty() ? "an empty address; 0.0.0.0 is all of this machine" : "";
+          },
+          ""));
   verb->add_option("--port", options->port, "port; 0: any free one");
   verb->add_option("--served-model-name", options->names, "name in the API (repeatable)");
   verb->add_option("--max-num-queued-reqs", options->engine.queue_requests_max,

@@ -5,11 +5,15 @@ requests to each and to one rank; then a rank's process is killed.
 """
 
 import json
+import os
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import unittest
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from program import MODEL, TANDEM
 from tandem_server import TandemServer
@@ -110,6 +114,40 @@ class Ranks(unittest.TestCase):
         server.process.wait()
         server.process.stdout.close()
         follower.stderr.close()
+
+    def test_processes_with_unequal_checkpoints_of_one_name_do_not_meet(self):
+        def other_config(folder: Path):
+            config = json.loads((folder / "config.json").read_text())
+            (folder / "config.json").write_text(json.dumps(config | {"rope_theta": 100.0}))
+
+        def other_weights(folder: Path):
+            with (folder / "model-00002-of-00002.safetensors").open("r+b") as file:
+                file.seek(-6_000_000, os.SEEK_END)
+                file.write(bytes(4_000_000))
+
+        for change in (other_config, other_weights):
+            with self.subTest(change.__name__), tempfile.TemporaryDirectory() as scratch:
+                other = Path(scratch) / MODEL.name
+                shutil.copytree(MODEL, other)
+                change(other)
+                flags = ["--tp", "2", "--nnodes", "2", "--dist-timeout", "3", "--port", "0"]
+                flags += ["--dist-init-addr", f"127.0.0.1:{free_port()}", "--node-rank"]
+                leader = subprocess.Popen(
+                    [TANDEM, "serve", MODEL, *flags, "0"],
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+                self.addCleanup(leader.wait)
+                self.addCleanup(leader.kill)
+                follower = subprocess.run(
+                    [TANDEM, "serve", other, *flags, "1"],
+                    capture_output=True,
+                    text=True,
+                    timeout=30,
+                )
+                self.assertEqual(follower.returncode, 1)
+                self.assertIn("content of config.json and weights", follower.stderr)
+                self.assertEqual(leader.wait(timeout=30), 1)
 
     def test_what_does_not_fit_is_refused_by_name(self):
         for flags, text in (

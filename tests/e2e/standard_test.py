@@ -49,6 +49,8 @@ class Standard(unittest.TestCase):
             ("serve", MODEL, "--no-such-flag"),
             ("serve", MODEL, "--port", "70000"),
             ("serve", MODEL, "--dtype", "int3"),
+            ("serve", MODEL, "--host", ""),
+            ("serve", MODEL, "--collective-late-after", "nan"),
             ("generate", MODEL, "hi", "--top-k", "many"),
             ("bench",),
         ):

@@ -28,6 +28,11 @@ constexpr std::string_view kUnsupported[] = {
     "bad_words",
     "logits_processors",
     "web_search_options",
+    "allowed_token_ids",
+    "truncate_prompt_tokens",
+    "chat_template",
+    "documents",
+    "lora_path",
 };
 
 bool asks_for_nothing(const Json& value) {
