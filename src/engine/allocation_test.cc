@@ -172,7 +172,7 @@ class BalancedRank {
                   {.limits = kLimits, .kv_dtype = compute, .comm = &peers_->links().comm()})
                   .value();
     peers_->start_balancing().value();
-    group_ = std::make_unique<GroupRunner>(*runner_, *peers_, step.tensors(),
+    group_ = std::make_unique<GroupRunner>(*runner_, *peers_, kLimits,
                                            [](const std::optional<Error>&) {});
     core_ = EngineCore::create({.limits = kLimits, .now_us = [] { return int64_t{1}; }}, *group_)
                 .value();
