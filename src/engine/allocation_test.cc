@@ -182,7 +182,7 @@ class BalancedRank {
   void step(int steps_count) {
     for (int i = 0; i < steps_count; ++i) core_->step();
   }
-  uint64_t experts_moved() const { return peers_->load().experts_moved; }
+  uint64_t experts_moved() const { return peers_->balance_status().experts_moved; }
 
  private:
   static Result<std::unique_ptr<model::WeightSource>> open_source() {

@@ -154,13 +154,12 @@ RankSet::~RankSet() {
   wait_for_followers();
 }
 
-std::vector<ExpertLoad> RankSet::expert_loads() const {
-  std::vector<ExpertLoad> loads;
+std::vector<BalanceStatus> RankSet::balance_status() const {
+  std::vector<BalanceStatus> status;
   for (const auto& rank : ranks_) {
-    if (rank->peers == nullptr || options_.config.experts_count == 0) continue;
-    loads.push_back(rank->peers->load());
+    if (rank->peers != nullptr) status.push_back(rank->peers->balance_status());
   }
-  return loads;
+  return status;
 }
 
 void RankSet::wait_for_followers() {
