@@ -99,17 +99,28 @@ bool is_wanted(const Collective& collective, const CommOptions& options) {
          std::ranges::find(options.collectives, collective.name) != options.collectives.end();
 }
 
+/// What a flag may say. With it, and with the limit of a rank's rows, no product overflows.
+constexpr int64_t kFlagMax = 1 << 20;
+constexpr int64_t kRankFloatsMax = int64_t{1} << 28;
+
 Result<void> check(const CommOptions& options) {
-  const bool is_positive =
-      std::ranges::all_of(options.tokens, [](int64_t v) { return v > 0; }) &&
-      std::ranges::all_of(options.hidden, [](int64_t v) { return v > 0; }) &&
-      std::ranges::all_of(options.k, [&](int64_t v) { return v > 0 && v <= options.experts; });
-  if (!is_positive || options.rounds == 0) {
+  const auto in_range = [](int64_t value) { return value >= 1 && value <= kFlagMax; };
+  const bool are_in_range =
+      std::ranges::all_of(options.tokens, in_range) &&
+      std::ranges::all_of(options.hidden, in_range) && in_range(options.experts) &&
+      in_range(options.rounds) &&
+      std::ranges::all_of(options.k, [&](int64_t v) { return v >= 1 && v <= options.experts; });
+  if (!are_in_range) {
     return make_error(Code::kInvalidArgument,
-                      "every count of tokens, columns and rounds must be 1 or more, and --top-k at "
-                      "most --experts");
+                      fmt::format("every count of tokens, columns, experts and rounds must be 1 to "
+                                  "{}, and --top-k at most --experts",
+                                  kFlagMax));
   }
-  return {};
+  const int64_t floats = std::ranges::max(options.tokens) * std::ranges::max(options.hidden);
+  if (floats <= kRankFloatsMax / std::ranges::max(options.k)) return {};
+  return make_error(
+      Code::kInvalidArgument,
+      fmt::format("the largest --tokens x --hidden x --top-k must be at most {}", kRankFloatsMax));
 }
 
 Result<void> bench_comm(const CommOptions& options) {

@@ -8,6 +8,7 @@ namespace {
 
 /// A welcome for 1024 ranks with the longest host names stays below this.
 constexpr size_t kMessageBytesMax = 512 * 1024;
+constexpr auto kLastKind = static_cast<unsigned char>(Message::Kind::kDied);
 
 void append_u32(std::string& bytes, size_t value) {
   for (int shift = 0; shift < 32; shift += 8) bytes.push_back(static_cast<char>(value >> shift));
@@ -38,7 +39,7 @@ std::string encode(const Message& message) {
 }
 
 Result<Message> decode(std::string_view bytes) {
-  if (bytes.empty() || static_cast<unsigned char>(bytes[0]) > uint8_t{5}) {
+  if (bytes.empty() || static_cast<unsigned char>(bytes[0]) > kLastKind) {
     return make_error(Code::kDataLoss, "a message of unknown kind");
   }
   Message message;

@@ -14,9 +14,10 @@ namespace tandem::comm {
 /// two versions can at least say that they differ.
 struct Message {
   enum class Kind : uint8_t {
-    kHello,     ///< to rank 0: who I am; parts = magic, host, process id, then names and values
-    kWelcome,   ///< from rank 0: all are here; parts = key, then host and process id per rank
-    kRefused,   ///< from rank 0: the group does not start, `rank` died or is 0; parts = why
+    kHello,     ///< to who leads a meeting: who I am; parts in hello.cc and regroup.cc
+    kWelcome,   ///< from who leads: all are here; parts in rendezvous_host.cc and regroup.cc
+    kRefused,   ///< from who leads: not so; the last part says why, in a rendezvous `rank` died or
+                ///< is 0
     kAlive,     ///< now and then, so that silence can be logged
     kDeparted,  ///< `rank` is done
     kDied,      ///< `rank` is dead or gave up; parts = why

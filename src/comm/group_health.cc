@@ -1,8 +1,14 @@
 #include "comm/group_health.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace tandem::comm {
+
+std::string RankPlace::name_of(int rank) const {
+  return fmt::format("rank {} of host {} (process {})", rank, host, process_id);
+}
 
 GroupHealth::GroupHealth(std::vector<RankPlace> places, std::vector<int> numbers)
     : places_(std::move(places)),
@@ -15,9 +21,7 @@ int GroupHealth::number(int rank) const {
 }
 
 std::string GroupHealth::name(int rank) const {
-  const RankPlace& place = places_.at(static_cast<size_t>(rank));
-  return "rank " + std::to_string(number(rank)) + " of host " + place.host + " (process " +
-         std::to_string(place.process_id) + ")";
+  return places_.at(static_cast<size_t>(rank)).name_of(number(rank));
 }
 
 void GroupHealth::departed(int rank) {

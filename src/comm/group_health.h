@@ -15,6 +15,8 @@ namespace tandem::comm {
 struct RankPlace {
   std::string host;
   int process_id = 0;
+
+  std::string name_of(int rank) const;
 };
 
 /// Who of a group is still there, as one process knows it. Thread-safe: written by whoever notices
@@ -42,7 +44,7 @@ class GroupHealth {
   /// Whether somebody is gone, dead or departed.
   bool has_losses() const { return losses_.load(std::memory_order_acquire) > 0; }
   bool is_gone(int rank) const;
-  /// The first rank that left without dying; -1 while there is none.
+  /// The first rank of which departed() was said; -1 while there is none.
   int first_departed() const;
   /// kUnavailable with name and reason of the first death; none while nobody has died.
   std::optional<Error> failure() const;

@@ -30,7 +30,7 @@ std::string value_of(const Hello& hello, const std::string& name) {
 }  // namespace
 
 std::string Hello::name() const {
-  return fmt::format("rank {} of host {} (process {})", rank, place.host, place.process_id);
+  return place.name_of(rank);
 }
 
 Message encode(const Hello& hello) {

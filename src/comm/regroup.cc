@@ -120,6 +120,9 @@ class Survivor {
       met.ranks.push_back(rank);
       met.brought.push_back(welcome.parts[i + 1]);
     }
+    if (std::ranges::find(met.ranks, options_.rank) == met.ranks.end()) {
+      return make_error(Code::kDataLoss, "the leader of a reunion welcomes this rank without it");
+    }
     (void)connection.send({.kind = Message::Kind::kAlive}, steady_clock::now() + kHelloTimeout)
         .ok();
     while (true) {
@@ -275,8 +278,7 @@ Roster::Roster(std::vector<RankPlace> places, int inseparable_ranks)
       left_alone_(places_.size()) {}
 
 std::string Roster::name(int rank) const {
-  return fmt::format("rank {} of host {} (process {})", rank, place(rank).host,
-                     place(rank).process_id);
+  return place(rank).name_of(rank);
 }
 
 void Roster::lose(int rank) {

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -209,6 +210,27 @@ TEST(Regroup, ThreadsGoOnWithoutOneThatGaveUp) {
         EXPECT_EQ(result.ok(), !ends) << (result.ok() ? "" : result.error().what);
       }
     }
+  }
+}
+
+TEST(Regroup, AWelcomeThatLacksTheGuestIsAnError) {
+  using Parts = std::vector<std::string>;
+  const std::string key = "regroup-test-" + std::to_string(getpid());
+  for (const Parts& parts : {Parts{}, Parts{"0", "x"}, Parts{"0", "x", "1"}, Parts{"7", "x"}}) {
+    auto leader = listen_for_survivors(key, 0).value();
+    auto own = listen_for_survivors(key, 1).value();
+    const std::jthread leads([&] {
+      const auto deadline = steady_clock::now() + milliseconds(10'000);
+      Connection guest(std::move(**leader.accept(deadline)));
+      guest.receive(deadline).value();
+      guest.send({.kind = Message::Kind::kWelcome, .parts = parts}, deadline).value();
+      (void)guest.receive(deadline).ok();  // its end
+    });
+    Roster roster({{"here", 1}, {"here", 2}}, 1);
+    const ReunionOptions options{.key = key, .rank = 1, .heap_bytes = 4096};
+    const auto met = meet_again(options, own, roster);
+    ASSERT_FALSE(met.ok());
+    EXPECT_EQ(met.error().code, Code::kDataLoss);
   }
 }
 

@@ -43,7 +43,7 @@ struct Meeting {
 
 /// Brings the ranks of one host together. Rank 0 compares what every rank brings with its own,
 /// makes the heaps and hands their descriptor over a local socket that only a holder of the
-/// session's random key finds. Every rank that came gets the same answer: all met, or one error
+/// group's random key finds. Every rank that came gets the same answer: all met, or one error
 /// that says which rank of which host died or never came.
 ///
 /// A process that brings another version, other settings or the number of a rank that has come is

@@ -172,7 +172,7 @@ class BalancedRank {
                   {.limits = kLimits, .kv_dtype = compute, .comm = &peers_->links().comm()})
                   .value();
     peers_->start_balancing().value();
-    group_ = std::make_unique<GroupRunner>(*runner_, *peers_, step.tensors(),
+    group_ = std::make_unique<GroupRunner>(*runner_, *peers_, kLimits,
                                            [](const std::optional<Error>&) {});
     core_ = EngineCore::create({.limits = kLimits, .now_us = [] { return int64_t{1}; }}, *group_)
                 .value();
@@ -182,7 +182,7 @@ class BalancedRank {
   void step(int steps_count) {
     for (int i = 0; i < steps_count; ++i) core_->step();
   }
-  uint64_t experts_moved() const { return peers_->load().experts_moved; }
+  uint64_t experts_moved() const { return peers_->balance_status().experts_moved; }
 
  private:
   static Result<std::unique_ptr<model::WeightSource>> open_source() {

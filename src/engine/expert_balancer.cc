@@ -157,12 +157,8 @@ Result<void> ExpertBalancer::prepare() {
   return model_.prepare_experts(experts_, change.layer, change.placement);
 }
 
-ExpertLoad ExpertBalancer::load() const {
-  return {.rank = model_.shard().rank,
-          .expert_rows = links_.comm().expert_rows(),
-          .plan_id = plan_id_,
-          .experts_moved = experts_moved_,
-          .balance = balance_};
+BalanceStatus ExpertBalancer::status() const {
+  return {.plan_id = plan_id_, .experts_moved = experts_moved_, .balance = balance_};
 }
 
 }  // namespace tandem::engine

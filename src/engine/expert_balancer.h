@@ -27,11 +27,9 @@ struct BalanceLimits {
   uint32_t first_steps = std::numeric_limits<uint32_t>::max();
 };
 
-/// What is known of experts' load, on one rank.
-struct ExpertLoad {
-  int rank = 0;
-  uint64_t expert_rows = 0;  ///< (token, expert) pairs that this rank computed
-  // The same on all ranks:
+/// How far balancing has come: the same on all ranks between steps. RankStatus::expert_pairs is
+/// what each of them computed.
+struct BalanceStatus {
   uint64_t plan_id = 0;        ///< of the placement in use; grows with every layer that changes
   uint64_t experts_moved = 0;  ///< slots of all ranks that got another expert
   /// In the last window, the mean load of ranks over that of the fullest, each summed over layers,
@@ -48,7 +46,7 @@ struct ExpertLoad {
 /// next round begins with the first interval after that. A rank whose weights cannot be read stays
 /// as it is, and so do all, which is logged.
 ///
-/// Made and used by the rank's thread, except load().
+/// Made and used by the rank's thread, except status().
 class ExpertBalancer {
  public:
   /// `model` and `links` outlive it. All ranks of the layout make one, with the same limits.
@@ -65,7 +63,7 @@ class ExpertBalancer {
   Result<void> end_step();
 
   /// On any thread.
-  ExpertLoad load() const;
+  BalanceStatus status() const;
 
  private:
   /// One layer's new placement, in the order in which they come into use.

@@ -4,7 +4,7 @@
 
 namespace tandem::engine {
 
-GroupRunner::GroupRunner(ModelRunner& model, RankPeers& peers, const StepTensors::Limits& limits,
+GroupRunner::GroupRunner(ModelRunner& model, RankPeers& peers, const Limits& limits,
                          OnLeave on_leave)
     : model_(model), peers_(peers), message_(limits), on_leave_(std::move(on_leave)) {
   announce(false);
@@ -136,7 +136,7 @@ Result<void> follow_steps(ModelRunner& model, RankPeers& peers, const StepMessag
 
 }  // namespace
 
-Result<void> follow(ModelRunner& model, RankPeers& peers, const StepTensors::Limits& limits) {
+Result<void> follow(ModelRunner& model, RankPeers& peers, const Limits& limits) {
   const StepMessage message(limits);
   while (true) {
     const Result<void> followed = follow_steps(model, peers, message);

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "engine/batch.h"
+#include "engine/limits.h"
 #include "engine/model_runner.h"
 #include "engine/rank_peers.h"
 #include "engine/standby.h"
@@ -28,8 +29,7 @@ class GroupRunner final : public StepRunner, public Standby {
   using OnLeave = std::function<void(const std::optional<Error>& lost)>;
 
   /// `model` and `peers` must outlive this. All leaders make one.
-  GroupRunner(ModelRunner& model, RankPeers& peers, const StepTensors::Limits& limits,
-              OnLeave on_leave);
+  GroupRunner(ModelRunner& model, RankPeers& peers, const Limits& limits, OnLeave on_leave);
 
   Result<void> run(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled) override;
   /// Those that need an expert that is lost.
@@ -64,6 +64,6 @@ class GroupRunner final : public StepRunner, public Standby {
 
 /// Runs on this rank what the leader of its tensor-parallel group sends, until that leaves; goes on
 /// when other groups are lost. An Error means that this rank is.
-Result<void> follow(ModelRunner& model, RankPeers& peers, const StepTensors::Limits& limits);
+Result<void> follow(ModelRunner& model, RankPeers& peers, const Limits& limits);
 
 }  // namespace tandem::engine

@@ -62,7 +62,6 @@ void RankPeers::unlink(ModelRunner& runner) {
   std::unique_ptr<RankLinks> links;
   std::unique_ptr<ExpertBalancer> balancer;
   const std::lock_guard lock(mutex_);
-  expert_rows_before_ += links_->comm().expert_rows();
   waits_before_ = row_of(RankTally{});
   links = std::move(links_);
   balancer = std::move(balancer_);
@@ -176,13 +175,9 @@ void RankPeers::ring() {
   if (links_ != nullptr) links_->doorbell().ring();
 }
 
-ExpertLoad RankPeers::load() const {
+BalanceStatus RankPeers::balance_status() const {
   const std::lock_guard lock(mutex_);
-  ExpertLoad load{.rank = options_.rank};
-  if (balancer_ != nullptr) load = balancer_->load();
-  load.rank = options_.rank;
-  load.expert_rows = expert_rows_before_ + (links_ == nullptr ? 0 : links_->comm().expert_rows());
-  return load;
+  return balancer_ == nullptr ? BalanceStatus{} : balancer_->status();
 }
 
 std::vector<std::string> RankPeers::lost_ranks() const {

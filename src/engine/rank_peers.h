@@ -64,7 +64,8 @@ class RankPeers {
   void append_ranks(const RankTally& tally, std::vector<RankStatus>& ranks) const;
   /// Wakes all ranks if they sleep.
   void ring();
-  ExpertLoad load() const;
+  /// Since links were made last; zeros where experts do not follow their load.
+  BalanceStatus balance_status() const;
   /// "rank 3 of host b (process 4711)", those with which this rank started and that are gone.
   std::vector<std::string> lost_ranks() const;
 
@@ -87,7 +88,6 @@ class RankPeers {
   mutable std::mutex mutex_;  // for other threads, while links are made anew
   std::unique_ptr<RankLinks> links_;
   std::unique_ptr<ExpertBalancer> balancer_;
-  uint64_t expert_rows_before_ = 0;      // of links that are gone
   TallyRow waits_before_{};              // of heaps that are gone
   std::vector<std::string> lost_ranks_;  // guarded by mutex_
 };

@@ -65,7 +65,7 @@ Result<void> RankSet::Rank::create(const Options& options) {
   spdlog::info("rank_ready rank={} ms={}", member.rank, ms_since(start));
   TANDEM_TRY(peers->start_balancing());
   if (leads()) {
-    group = std::make_unique<GroupRunner>(*runner, *peers, step.tensors(),
+    group = std::make_unique<GroupRunner>(*runner, *peers, options.limits,
                                           [this](const std::optional<Error>& lost) {
                                             if (lost) {
                                               member.fail(lost->what);
@@ -111,9 +111,8 @@ Result<std::unique_ptr<RankSet>> RankSet::create(Options options, std::vector<Me
 
 Result<void> RankSet::start(Rank& rank) {
   if (!rank.leads()) {
-    const auto limits = StepMemory::options_of(options_.limits, options_.compute).tensors();
-    rank.follower = std::thread([this, &rank, limits] {
-      const Result<void> followed = follow(*rank.runner, *rank.peers, limits);
+    rank.follower = std::thread([this, &rank] {
+      const Result<void> followed = follow(*rank.runner, *rank.peers, options_.limits);
       if (followed.ok()) {
         rank.member.leave();
       } else {
@@ -155,13 +154,12 @@ RankSet::~RankSet() {
   wait_for_followers();
 }
 
-std::vector<ExpertLoad> RankSet::expert_loads() const {
-  std::vector<ExpertLoad> loads;
+std::vector<BalanceStatus> RankSet::balance_status() const {
+  std::vector<BalanceStatus> status;
   for (const auto& rank : ranks_) {
-    if (rank->peers == nullptr || options_.config.experts_count == 0) continue;
-    loads.push_back(rank->peers->load());
+    if (rank->peers != nullptr) status.push_back(rank->peers->balance_status());
   }
-  return loads;
+  return status;
 }
 
 void RankSet::wait_for_followers() {

@@ -54,9 +54,9 @@ class RankSet {
 
   /// All engines of this process; none where every rank follows.
   EngineClient* client() { return engines_.empty() ? nullptr : &*router_; }
-  /// Of every rank of this process, in their order, if they are several and the model has experts.
+  /// RankPeers::balance_status of every rank of this process, in their order; none of a rank alone.
   /// On any thread.
-  std::vector<ExpertLoad> expert_loads() const;
+  std::vector<BalanceStatus> balance_status() const;
   /// Until every follower of this process was let go, or the group is lost.
   void wait_for_followers();
 

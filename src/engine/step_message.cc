@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/step_memory.h"
+
 namespace tandem::engine {
 namespace {
 
@@ -32,10 +34,60 @@ class Reader {
   const int32_t* at_;
 };
 
+bool is_below(int64_t value, int64_t end) {
+  return value >= 0 && value < end;
+}
+
+/// Whether a sequence has the positions and slots that follow from its length and pages.
+bool is_sequence(const model::StepInput& input, int64_t sequence, const Limits& limits) {
+  const int64_t start = input.query_start[sequence];
+  const int64_t end = input.query_start[sequence + 1];
+  const int64_t kv_tokens = input.kv_tokens[sequence];
+  const int64_t page_tokens = limits.page_tokens;
+  if (start < 0 || start >= end || end > input.tokens.size()) return false;
+  if (kv_tokens < end - start || kv_tokens > limits.model_length_max) return false;
+  const int64_t pages_count = (kv_tokens + page_tokens - 1) / page_tokens;
+  if (pages_count > input.page_table.shape[1]) return false;
+  const int32_t* pages = input.page_table.row(sequence);
+  for (int64_t i = 0; i < pages_count; ++i) {
+    if (!is_below(pages[i], limits.pages_total)) return false;
+  }
+  int64_t position = kv_tokens - (end - start);
+  for (int64_t token = start; token < end; ++token, ++position) {
+    const int64_t slot = pages[position / page_tokens] * page_tokens + position % page_tokens;
+    if (input.positions[token] != position || input.slots[token] != slot) return false;
+  }
+  return true;
+}
+
+bool is_step(const model::StepInput& input, const Limits& limits) {
+  const int64_t sequences = input.kv_tokens.size();
+  if (input.query_start[0] != 0 || input.query_start[sequences] != input.tokens.size()) {
+    return false;
+  }
+  for (int64_t s = 0; s < sequences; ++s) {
+    if (!is_sequence(input, s, limits)) return false;
+  }
+  const auto all_below = [](const TensorView<const int32_t, 1>& values, int64_t end) {
+    return std::all_of(values.data, values.data + values.size(),
+                       [end](int32_t value) { return is_below(value, end); });
+  };
+  return all_below(input.tokens, limits.vocabulary_size) &&
+         all_below(input.logits_rows, input.tokens.size());
+}
+
+Error no_step() {
+  return make_error(Code::kDataLoss,
+                    "what the leader sent is no step within the limits; do all "
+                    "ranks run with the same flags?");
+}
+
 }  // namespace
 
-StepMessage::StepMessage(const StepTensors::Limits& limits) : limits_(limits) {
-  words_.reserve(bytes_max(limits) / sizeof(int32_t));
+/// No index tensor depends on the type of keys and values.
+StepMessage::StepMessage(const Limits& limits)
+    : limits_(limits), tensors_(StepMemory::options_of(limits, DType::kBF16).tensors()) {
+  words_.reserve(bytes_max(tensors_) / sizeof(int32_t));
 }
 
 size_t StepMessage::bytes_max(const StepTensors::Limits& l) {
@@ -49,7 +101,7 @@ std::span<const std::byte> StepMessage::encode(const Step& step) {
   for (int64_t s = 0; s < sequences; ++s) {
     kv_tokens_most = std::max(kv_tokens_most, input.kv_tokens[s]);
   }
-  const int64_t pages = (kv_tokens_most + limits_.page_tokens - 1) / limits_.page_tokens;
+  const int64_t pages = (kv_tokens_most + tensors_.page_tokens - 1) / tensors_.page_tokens;
   words_.assign({static_cast<int32_t>(step.plan_id), static_cast<int32_t>(step.plan_id >> 32),
                  static_cast<int32_t>(input.tokens.shape[0]), static_cast<int32_t>(sequences),
                  static_cast<int32_t>(input.logits_rows.shape[0]), static_cast<int32_t>(pages)});
@@ -66,16 +118,14 @@ std::span<const std::byte> StepMessage::encode(const Step& step) {
 }
 
 Result<StepMessage::Step> StepMessage::decode(std::span<const std::byte> message) const {
+  if (message.size() < kHeader * sizeof(int32_t)) return no_step();
   const auto* header = reinterpret_cast<const int32_t*>(message.data());
   const int32_t* words = header + kPlanWords;
   const auto within = [&](size_t i, int64_t most) { return words[i] >= 0 && words[i] <= most; };
-  if (message.size() < kHeader * sizeof(int32_t) || !within(0, limits_.tokens_max) ||
-      !within(1, limits_.sequences_max) || !within(2, limits_.rows_max) ||
-      !within(3, limits_.pages_max) ||
+  if (!within(0, tensors_.tokens_max) || !within(1, tensors_.sequences_max) ||
+      !within(2, tensors_.rows_max) || !within(3, tensors_.pages_max) ||
       message.size() != words_of(words[0], words[1], words[2], words[3]) * sizeof(int32_t)) {
-    return make_error(Code::kDataLoss,
-                      "what the leader sent is no step within the limits; do all "
-                      "ranks run with the same flags?");
+    return no_step();
   }
   Reader reader(words + kCounts);
   Step step{.plan_id = static_cast<uint32_t>(header[0]) |
@@ -88,6 +138,7 @@ Result<StepMessage::Step> StepMessage::decode(std::span<const std::byte> message
   input.kv_tokens = reader.vector(words[1]);
   input.page_table = reader.matrix(words[1], words[3]);
   input.logits_rows = reader.vector(words[2]);
+  if (!is_step(input, limits_)) return no_step();
   return step;
 }
 

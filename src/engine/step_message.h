@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/limits.h"
 #include "engine/step_tensors.h"
 #include "model/step_input.h"
 
@@ -16,7 +17,8 @@ namespace tandem::engine {
 /// sequence), then the index tensors one after another. Between ranks of one build.
 class StepMessage {
  public:
-  explicit StepMessage(const StepTensors::Limits& limits);
+  /// `limits` of the data-parallel group: the same on leader and followers.
+  explicit StepMessage(const Limits& limits);
   static size_t bytes_max(const StepTensors::Limits& limits);
 
   struct Step {
@@ -25,11 +27,15 @@ class StepMessage {
   };
   /// Valid until the next call. Allocates nothing.
   std::span<const std::byte> encode(const Step& step);
-  /// Views into `message`; kDataLoss when it is no step within the limits.
+  /// Views into `message`. kDataLoss when that is no step within the limits, in sizes and contents:
+  /// what is returned names only tokens, positions, slots and rows that there are, and of a
+  /// sequence's row of the page table, pages for all its tokens. The rest of such a row is
+  /// undefined.
   Result<Step> decode(std::span<const std::byte> message) const;
 
  private:
-  StepTensors::Limits limits_;
+  Limits limits_;
+  StepTensors::Limits tensors_;
   std::vector<int32_t> words_;
 };
 

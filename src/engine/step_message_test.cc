@@ -1,18 +1,26 @@
 // Goal: a follower gets the tensors of the leader's step, and refuses what is none. Method: steps
-// of several shapes there and back; messages cut, lengthened and with impossible counts.
+// of several shapes there and back; messages cut, with impossible counts, and with every word in
+// turn replaced by one that the limits do not allow.
 #include "engine/step_message.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 
 #include "cpu/cpu_device.h"
+#include "engine/step_memory.h"
 
 namespace tandem::engine {
 namespace {
 
-constexpr StepTensors::Limits kLimits{
-    .tokens_max = 20, .sequences_max = 3, .rows_max = 4, .pages_max = 5, .page_tokens = 4};
+constexpr Limits kLimits{.model_length_max = 18,
+                         .sequences_max = 3,
+                         .step_tokens_max = 20,
+                         .page_tokens = 4,
+                         .pages_total = 12,
+                         .vocabulary_size = 10};
+const StepTensors::Limits kTensors = StepMemory::options_of(kLimits, DType::kF32).tensors();
 
 constexpr uint64_t kPlan = 0x1'9000'0003;  // more than 32 bits
 
@@ -30,7 +38,7 @@ class StepMessageTest : public testing::Test {
   void expect_round_trip(int64_t pages) {
     const model::StepInput sent = tensors_.input();
     const auto bytes = message_.encode({.input = sent, .plan_id = kPlan});
-    EXPECT_LE(bytes.size(), StepMessage::bytes_max(kLimits));
+    EXPECT_LE(bytes.size(), StepMessage::bytes_max(kTensors));
     const auto step = message_.decode(bytes);
     ASSERT_TRUE(step.ok()) << step.error().what;
     EXPECT_EQ(step->plan_id, kPlan);
@@ -44,7 +52,7 @@ class StepMessageTest : public testing::Test {
     expect_equal(sent.logits_rows, got->logits_rows, 1);
   }
   std::unique_ptr<cpu::CpuDevice> device_ = cpu::CpuDevice::create({.threads_count = 1}).value();
-  StepTensors tensors_ = StepTensors::create(*device_, kLimits).value();
+  StepTensors tensors_ = StepTensors::create(*device_, kTensors).value();
   StepMessage message_{kLimits};
 };
 
@@ -73,6 +81,36 @@ TEST_F(StepMessageTest, WhatIsNoStepIsRefused) {
       EXPECT_EQ(message_.decode(spoiled).error().code, Code::kDataLoss);
     }
   }
+}
+
+TEST_F(StepMessageTest, WhatIsNotThereIsRefused) {
+  const std::vector<TokenId> tokens = {9, 8, 7, 6, 5, 4};
+  const std::vector<PageId> pages = {PageId{11}, PageId{0}};
+  tensors_.append(tokens, 3, pages, 1);
+  tensors_.append(std::span(tokens).first(2), 0, std::span(pages).first(1), 1);
+  const auto bytes = message_.encode({.input = tensors_.input()});
+  const std::vector<std::byte> copy(bytes.begin(), bytes.end());
+  ASSERT_TRUE(message_.decode(copy).ok());
+  constexpr size_t kHeaderWords = 6;
+  constexpr size_t kUnused = kHeaderWords + 3 * 5 + 3 + 2 + 3;  // the second page of one page
+  for (size_t word = kHeaderWords; word < copy.size() / sizeof(int32_t); ++word) {
+    for (int32_t wrong : {-1, 12, 48, std::numeric_limits<int32_t>::max()}) {
+      std::vector<std::byte> spoiled = copy;
+      std::memcpy(spoiled.data() + word * sizeof wrong, &wrong, sizeof wrong);
+      EXPECT_EQ(message_.decode(spoiled).ok(), word == kUnused) << word << " is " << wrong;
+    }
+  }
+}
+
+TEST_F(StepMessageTest, NoSequenceIsLongerThanTheModel) {
+  const std::vector<TokenId> tokens(kLimits.model_length_max + 1, 3);
+  const std::vector<PageId> pages(5, PageId{1});
+  tensors_.append(std::span(tokens).first(tokens.size() - 1), 10, pages, 1);
+  EXPECT_TRUE(message_.decode(message_.encode({.input = tensors_.input()})).ok());
+  tensors_.clear();
+  tensors_.append(tokens, 10, pages, 1);  // fits its pages
+  EXPECT_EQ(message_.decode(message_.encode({.input = tensors_.input()})).error().code,
+            Code::kDataLoss);
 }
 
 }  // namespace

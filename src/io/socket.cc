@@ -167,8 +167,9 @@ Result<Socket> Socket::connect_local(const std::string& name) {
   Socket socket(FileDescriptor(::socket(AF_UNIX, kFlags, 0)));
   if (socket.descriptor() < 0) return socket_error("make a socket", errno);
   if (::connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    Error error = socket_error("connect to the local socket " + name, errno);
-    if (errno == ECONNREFUSED) error.code = Code::kNotFound;
+    const int error_number = errno;  // the next call may change it
+    Error error = socket_error("connect to the local socket " + name, error_number);
+    if (error_number == ECONNREFUSED) error.code = Code::kNotFound;
     return error;
   }
   if (!is_of_same_user(socket.descriptor())) {

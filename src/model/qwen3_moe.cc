@@ -142,7 +142,6 @@ Result<void> Qwen3::moe_where_tokens_stay(Stream& stream, const MoeMlp& moe,
   const auto row_source = a.row_source.head(a.expert_offsets[shard_.expert_slots]);
   const auto rows = TANDEM_TRY(
       run_experts(stream, *moe.experts, {a.normed.head(tokens), row_source, a.expert_offsets}, a));
-  comm.count_expert_rows(row_source.size());
   return comm.combine()->run(stream, {.rows = rows,
                                       .row_of = row_of,
                                       .expert_ids = expert_ids,
@@ -163,7 +162,6 @@ Result<void> Qwen3::moe_where_tokens_travel(Stream& stream, size_t layer_index,
       TANDEM_TRY(comm.exchange().dispatch(stream, {.x = rows_of<const float>(a.normed, own),
                                                    .expert_ids = own_ids,
                                                    .placement = &experts.placement}));
-  comm.count_expert_rows(received.row_source.size());
   const auto rows = TANDEM_TRY(
       run_experts(stream, experts, {received.x, received.row_source, received.expert_offsets}, a));
   TANDEM_TRY(

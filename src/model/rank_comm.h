@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -54,10 +53,6 @@ class RankComm {
   void count_chosen_experts(size_t layer, TensorView<const int32_t, 2> expert_ids);
   /// [layers, experts] since they were cleared; empty where tokens do not travel.
   std::span<uint64_t> chosen_experts() { return chosen_experts_; }
-  /// Counts (token, expert) pairs that this rank computed.
-  void count_expert_rows(int64_t count) { expert_rows_ += static_cast<uint64_t>(count); }
-  /// All of them since the start. On any thread.
-  uint64_t expert_rows() const { return expert_rows_; }
 
   /// The ranks that hold this rank's tokens, as a group.
   comm::SymmetricHeap& tensor_group() { return *tensor_group_; }
@@ -76,7 +71,6 @@ class RankComm {
   std::vector<comm::Block> blocks_;  // [tensor-parallel ranks] of the running gather
   std::vector<Range> vocabulary_ranges_;
   std::vector<uint64_t> chosen_experts_;  // [layers, experts]
-  std::atomic<uint64_t> expert_rows_{0};
 };
 
 }  // namespace tandem::model

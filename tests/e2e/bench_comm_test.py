@@ -68,6 +68,17 @@ class BenchComm(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("--top-k at most --experts", done.stderr)
 
+    def test_refuses_what_is_too_large_to_count(self):
+        for flags, told in (
+            (("--tokens", "9223372036854775807"), "must be 1 to 1048576"),
+            (("--experts", "2147483647"), "must be 1 to 1048576"),
+            (("--tokens", "1048576", "--hidden", "1048576"), "at most 268435456"),
+        ):
+            with self.subTest(flags):
+                done = run("bench", "comm", *flags)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(told, done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -181,7 +181,7 @@ TEST(Losses, LostExpertsComeBackWhenTheyArePlacedAnew) {
     ASSERT_LT(steady_clock::now() - start, std::chrono::seconds(30)) << "they do not come back";
   }
   // Counted since the loss: what the survivors had was not enough.
-  EXPECT_GT(ranks.set->expert_loads()[0].experts_moved, 0u);
+  EXPECT_GT(ranks.set->balance_status()[0].experts_moved, 0u);
 }
 
 }  // namespace

@@ -28,25 +28,24 @@ double cpu_seconds() {
 
 /// Experts changed their ranks several times, and all ranks know of the same changes.
 void expect_moved(const engine::RankSet& set, const model::Layout& layout) {
-  const auto agree = [](const engine::ExpertLoad& a, const engine::ExpertLoad& b) {
+  const auto agree = [](const engine::BalanceStatus& a, const engine::BalanceStatus& b) {
     return a.plan_id == b.plan_id && a.experts_moved == b.experts_moved && a.balance == b.balance;
   };
-  std::vector<engine::ExpertLoad> loads;
+  std::vector<engine::BalanceStatus> ranks;
   const auto start = std::chrono::steady_clock::now();
   do {  // the group still falls asleep
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    loads = set.expert_loads();
-    ASSERT_EQ(loads.size(), static_cast<size_t>(layout.ranks_count()));
+    ranks = set.balance_status();
+    ASSERT_EQ(ranks.size(), static_cast<size_t>(layout.ranks_count()));
     ASSERT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
-  } while (!std::ranges::all_of(loads, [&](const auto& load) { return agree(load, loads[0]); }));
-  for (const engine::ExpertLoad& load : loads) EXPECT_GT(load.expert_rows, 0u);
-  EXPECT_GE(loads[0].plan_id, 4u);
-  EXPECT_GE(loads[0].experts_moved, 4u);
-  EXPECT_GT(loads[0].balance, 0.0);
-  EXPECT_LE(loads[0].balance, 1.0);
+  } while (!std::ranges::all_of(ranks, [&](const auto& rank) { return agree(rank, ranks[0]); }));
+  EXPECT_GE(ranks[0].plan_id, 4u);
+  EXPECT_GE(ranks[0].experts_moved, 4u);
+  EXPECT_GT(ranks[0].balance, 0.0);
+  EXPECT_LE(ranks[0].balance, 1.0);
   std::printf("%llu placements, %llu experts moved, balance %.2f\n",
-              static_cast<unsigned long long>(loads[0].plan_id),
-              static_cast<unsigned long long>(loads[0].experts_moved), loads[0].balance);
+              static_cast<unsigned long long>(ranks[0].plan_id),
+              static_cast<unsigned long long>(ranks[0].experts_moved), ranks[0].balance);
 }
 
 void expect_served(const ScoredModel& model, const model::Layout& layout, uint64_t seed) {
@@ -61,8 +60,12 @@ void expect_served(const ScoredModel& model, const model::Layout& layout, uint64
     expect_same(serve_all(*ranks.set->client(), requests, cancelled, seed), expected, cancelled);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  EXPECT_TRUE(ranks.set->client()->status().ready);
-  if (layout.rebalances_experts) expect_moved(*ranks.set, layout);
+  const engine::EngineStatus status = ranks.set->client()->status();
+  EXPECT_TRUE(status.ready);
+  if (!layout.rebalances_experts) return;
+  EXPECT_EQ(status.ranks.size(), static_cast<size_t>(layout.ranks_count()));
+  for (const engine::RankStatus& rank : status.ranks) EXPECT_GT(rank.expert_pairs, 0u);
+  expect_moved(*ranks.set, layout);
 }
 
 TEST(Serving, TensorParallel) {
@@ -108,7 +111,7 @@ TEST(Serving, TheFullestRankGetsLess) {
   double now = 0;
   for (int burst = 0; burst < 60 && (at_start == 0 || now < at_start + 0.15); ++burst) {
     serve_all(*ranks.set->client(), requests, {}, 3);
-    now = ranks.set->expert_loads()[0].balance;
+    now = ranks.set->balance_status()[0].balance;
     if (at_start == 0) at_start = now;
   }
   EXPECT_GT(at_start, 0.0);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -16,7 +15,7 @@ namespace tandem::comm {
 /// experts and brings the results back. Any ranks may have any number of tokens, none included,
 /// but all take part. The sum is made at the token's owner, from one row per expert, in the binary
 /// tree over expert ids: the bits of ops/moe_combine on one rank, for any placement of the experts,
-/// which may be another one at every dispatch.
+/// which may be another one at every dispatch. An expert that nobody holds is left out of the sums.
 ///
 /// Phases     dispatch: 1 put one record per token and rank of its experts, 2 put the counts,
 ///            signal, 3 wait for all, group the pairs by expert (expert, source rank, token)
@@ -47,8 +46,6 @@ class ExpertExchange {
     TensorView<const float, 2> x;                 ///< [places, hidden], found through row_source
     TensorView<const int32_t, 1> row_source;      ///< [rows], places of x
     TensorView<const int32_t, 1> expert_offsets;  ///< [slots of this rank + 1], last = rows
-    /// [tokens dispatched] 1 if nobody holds one of the token's experts: its sum will lack it.
-    std::span<const uint8_t> incomplete;
   };
   struct DispatchArgs {
     TensorView<const float, 2> x;                ///< [tokens, hidden]
@@ -102,7 +99,6 @@ class ExpertExchange {
   std::vector<int32_t> row_pair_;        // per row: token * k + j at its owner
   std::vector<float> unpacked_;          // [source * tokens_max, hidden] if dispatched as bf16
   std::vector<int32_t> result_row_;      // per pair: its row of the results, -1 if nobody sends it
-  std::vector<uint8_t> incomplete_;      // per token
   std::vector<int> targets_;             // per expert of the token being sent
 };
 

@@ -83,7 +83,6 @@ ExpertExchange::ExpertExchange(SymmetricHeap& heap, Options options, Layout layo
     unpacked_.resize(places * static_cast<size_t>(options.hidden));
   }
   result_row_.resize(static_cast<size_t>(options.tokens_max * options.k));
-  incomplete_.resize(static_cast<size_t>(options.tokens_max));
   targets_.resize(static_cast<size_t>(options.k));
 }
 
@@ -124,18 +123,15 @@ Result<ExpertExchange::Received> ExpertExchange::dispatch(Stream& stream,
       TensorView<const int32_t, 1>::make(row_source_.data(), {expert_offsets_.back()});
   received.expert_offsets = TensorView<const int32_t, 1>::make(
       expert_offsets_.data(), {static_cast<int64_t>(expert_offsets_.size())});
-  received.incomplete = std::span(incomplete_).first(static_cast<size_t>(args.x.shape[0]));
   return received;
 }
 
 void ExpertExchange::send_token(const DispatchArgs& args, int64_t token) {
   const int32_t* ids = args.expert_ids.row(token);
-  incomplete_[static_cast<size_t>(token)] = 0;
   for (size_t j = 0; j < targets_.size(); ++j) {
     const int64_t pair = token * options_.k + static_cast<int64_t>(j);
     targets_[j] = args.placement->server(ids[j], heap_->rank());
     const bool is_lost = targets_[j] == ExpertPlacement::kNone;
-    if (is_lost) incomplete_[static_cast<size_t>(token)] = 1;
     result_row_[static_cast<size_t>(pair)] = is_lost ? -1 : static_cast<int32_t>(pair);
   }
   auto& header = *reinterpret_cast<Header*>(record_.data());

@@ -189,17 +189,15 @@ ExpertPlacement placement_of(const Case& c, int ranks, uint64_t call) {
   return plan.holding(experts);
 }
 
-/// Tokens whose experts are all held have the bits of one rank; the others are told.
+/// Tokens whose experts are all held have the bits of one rank.
 Result<void> check_exchanged(const Case& c, const ExpertPlacement& placement, const Tokens& tokens,
-                             std::vector<float> want, const std::vector<uint8_t>& incomplete,
-                             uint64_t call) {
+                             std::vector<float> want, uint64_t call) {
   for (int64_t t = 0; t < tokens.count; ++t) {
     const auto first = static_cast<size_t>(t * c.k);
     bool is_complete = true;
     for (size_t j = first; j < first + static_cast<size_t>(c.k); ++j) {
       is_complete = is_complete && placement.copies_count(tokens.ids[j]) > 0;
     }
-    EXPECT_EQ(incomplete[static_cast<size_t>(t)], is_complete ? 0 : 1);
     if (is_complete) continue;
     const auto row = static_cast<size_t>(t * c.hidden);
     std::copy_n(tokens.y.begin() + static_cast<int64_t>(row), c.hidden,
@@ -230,12 +228,11 @@ Result<void> exchange(SymmetricHeap& heap, const Case& c) {
                                           .placement = &placement}));
     auto rows = run_experts(c, placement.experts_of(heap.rank()), received.x, received.row_source,
                             received.expert_offsets);
-    const std::vector<uint8_t> incomplete(received.incomplete.begin(), received.incomplete.end());
     TANDEM_TRY(moe.combine(*stream, {.rows = matrix(rows, received.row_source.size(), c.hidden),
                                      .expert_ids = ids,
                                      .weights = matrix(tokens.weights, tokens.count, c.k),
                                      .y = matrix(tokens.y, tokens.count, c.hidden)}));
-    TANDEM_TRY(check_exchanged(c, placement, tokens, want, incomplete, call));
+    TANDEM_TRY(check_exchanged(c, placement, tokens, want, call));
     EXPECT_EQ(heap.counters().bytes_put - before, bytes_promised(c, placement, call, heap.rank()));
   }
   return {};
