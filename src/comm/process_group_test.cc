@@ -115,15 +115,46 @@ class MetCounter {
   std::atomic<int>* count_;
 };
 
+/// How many ranks there are, which is killed, and how long after the moment a test waits for.
+struct Kill {
+  int ranks;
+  int victim;
+  std::chrono::microseconds delay;
+
+  static Kill draw(std::mt19937& random, unsigned delay_us_max) {
+    Kill kill;
+    kill.ranks = 2 + static_cast<int>(random() % 3);
+    kill.victim = static_cast<int>(random() % static_cast<unsigned>(kill.ranks));
+    kill.delay = std::chrono::microseconds(random() % delay_us_max);
+    return kill;
+  }
+  std::string text() const {
+    return "victim " + std::to_string(victim) + " of " + std::to_string(ranks) + " after " +
+           std::to_string(delay.count()) + " us";
+  }
+  std::string victim_name() const { return "rank " + std::to_string(victim) + " of host "; }
+
+  /// All others end in time and tell something that matches.
+  template <typename Matcher>
+  void run(std::vector<RankProcess>& processes, const Matcher& matcher) const {
+    std::this_thread::sleep_for(delay);
+    const auto start = steady_clock::now();
+    processes[static_cast<size_t>(victim)].signal(SIGKILL);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const std::string told = processes[static_cast<size_t>(rank)].wait();
+      if (rank == victim) continue;
+      EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(5));
+      EXPECT_THAT(told, matcher);
+    }
+  }
+};
+
 TEST(ProcessGroup, AKilledRankIsNamedByAllOthersInTime) {
   constexpr unsigned kSeed = 7;
   std::mt19937 random(kSeed);
   for (int round = 0; round < 8; ++round) {
-    const int ranks = 2 + static_cast<int>(random() % 3);
-    const int victim = static_cast<int>(random() % static_cast<unsigned>(ranks));
-    const auto delay = std::chrono::microseconds(random() % 150'000);
-    SCOPED_TRACE("round " + std::to_string(round) + " victim " + std::to_string(victim) + " of " +
-                 std::to_string(ranks) + " after " + std::to_string(delay.count()) + " us");
+    const Kill kill = Kill::draw(random, 150'000);
+    SCOPED_TRACE("round " + std::to_string(round) + " " + kill.text());
     MetCounter met;
     // In even rounds the ranks work, in odd ones they wait for work that never comes.
     const auto body = [&](SymmetricHeap& heap) -> Result<void> {
@@ -132,17 +163,9 @@ TEST(ProcessGroup, AKilledRankIsNamedByAllOthersInTime) {
       const Flag bell = TANDEM_TRY(heap.allocate_flags(1));
       return heap.wait_idle(bell, 1);
     };
-    auto processes = start_ranks(ranks, body);
-    met.await(ranks);
-    std::this_thread::sleep_for(delay);
-    const auto start = steady_clock::now();
-    processes[static_cast<size_t>(victim)].signal(SIGKILL);
-    for (int rank = 0; rank < ranks; ++rank) {
-      const std::string told = processes[static_cast<size_t>(rank)].wait();
-      if (rank == victim) continue;
-      EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(5));
-      EXPECT_THAT(told, HasSubstr("rank " + std::to_string(victim) + " of host "));
-    }
+    auto processes = start_ranks(kill.ranks, body);
+    met.await(kill.ranks);
+    kill.run(processes, HasSubstr(kill.victim_name()));
   }
 }
 
@@ -150,25 +173,14 @@ TEST(ProcessGroup, ARankKilledWhileTheyMeetEndsTheOthers) {
   constexpr unsigned kSeed = 11;
   std::mt19937 random(kSeed);
   for (int round = 0; round < 12; ++round) {
-    const int ranks = 2 + static_cast<int>(random() % 3);
-    const int victim = static_cast<int>(random() % static_cast<unsigned>(ranks));
-    const auto delay = std::chrono::microseconds(random() % 6'000);
-    SCOPED_TRACE("round " + std::to_string(round) + " victim " + std::to_string(victim) + " of " +
-                 std::to_string(ranks) + " after " + std::to_string(delay.count()) + " us");
-    auto processes =
-        start_ranks(ranks, [](SymmetricHeap& heap) { return work(heap, 0); }, milliseconds(1000));
-    std::this_thread::sleep_for(delay);
-    const auto start = steady_clock::now();
-    processes[static_cast<size_t>(victim)].signal(SIGKILL);
-    for (int rank = 0; rank < ranks; ++rank) {
-      const std::string told = processes[static_cast<size_t>(rank)].wait();
-      if (rank == victim) continue;
-      EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(5));
-      // Rank 0 ends with the group; who comes in that moment or later sees only that.
-      EXPECT_THAT(told, AnyOf(HasSubstr("rank " + std::to_string(victim) + " of host "),
-                              HasSubstr("did not find rank 0 of host "),
-                              HasSubstr("ended or fell silent while the ranks were meeting")));
-    }
+    const Kill kill = Kill::draw(random, 6'000);
+    SCOPED_TRACE("round " + std::to_string(round) + " " + kill.text());
+    auto processes = start_ranks(
+        kill.ranks, [](SymmetricHeap& heap) { return work(heap, 0); }, milliseconds(1000));
+    // Rank 0 ends with the group; who comes in that moment or later sees only that.
+    kill.run(processes,
+             AnyOf(HasSubstr(kill.victim_name()), HasSubstr("did not find rank 0 of host "),
+                   HasSubstr("ended or fell silent while the ranks were meeting")));
   }
 }
 
