@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "apps/model_print.h"
+#include "apps/model_fingerprint.h"
 #include "comm/heap_options.h"
 #include "io/socket.h"
 #include "model/safetensors_source.h"
@@ -93,7 +93,7 @@ Result<std::vector<std::pair<std::string, std::string>>> settings_of(const Model
       {"layers, hidden size, vocabulary",
        fmt::format("{}, {}, {}", c.layers_count, c.hidden_size, c.vocab_size)},
       {"content of config.json and weights",
-       TANDEM_TRY(model_print(folder.files.folder, *weights))},
+       TANDEM_TRY(model_fingerprint(folder.files.folder, *weights))},
       {"--dtype", device.dtype},
       {"--matrix-path", device.matrix_path},
       {"--tensor-parallel-size", text(options.layout.tensor_parallel)},
