@@ -10,7 +10,8 @@
 namespace tandem::engine {
 
 /// Several engines as one: a request goes to the engine with the fewest requests, by turns among
-/// equals, and stays there. Thread-safe.
+/// equals, and stays there. One that is lost (kUnavailable) takes none, so the next is asked; the
+/// error of the first is returned when all are. Thread-safe.
 class EngineRouter final : public EngineClient {
  public:
   /// The engines, at least one, outlive the router. An engine that is not ready gets no request

@@ -1,9 +1,12 @@
-// Goal: a request goes to the engine with the least to do that is ready; a status is that of all.
+// Goal: a request goes to the engine with the least to do that is ready, or to the next one when it
+// is lost at this moment; a status is that of all.
 // Method: fakes that report what the test sets and count what they get.
 #include "engine/engine_router.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <optional>
 
 namespace tandem::engine {
 namespace {
@@ -11,6 +14,7 @@ namespace {
 class FakeEngine final : public EngineClient {
  public:
   Result<void> submit(Request, EventSink&) override {
+    if (refusal) return *refusal;
     ++submitted;
     ++state.requests_waiting;
     return {};
@@ -20,6 +24,7 @@ class FakeEngine final : public EngineClient {
 
   EngineStatus state{.ready = true, .pages_total = 10};
   int submitted = 0;
+  std::optional<Error> refusal;
   std::vector<RequestId> cancelled;
 };
 
@@ -61,6 +66,23 @@ TEST_F(EngineRouterTest, AnEngineThatIsNotReadyIsTheLastChoice) {
   a_.state.ready = b_.state.ready = false;
   submit(1);  // somebody says why
   EXPECT_EQ(a_.submitted + b_.submitted + c_.submitted, 5);
+}
+
+TEST_F(EngineRouterTest, AnEngineThatIsLostBeforeItSaysSoCostsNoRequest) {
+  a_.refusal = make_error(Code::kUnavailable, "rank 0 is gone");
+  submit(6);
+  EXPECT_EQ(b_.submitted, 3);
+  EXPECT_EQ(c_.submitted, 3);
+  b_.refusal = c_.refusal = make_error(Code::kUnavailable, "rank 1 is gone");
+  b_.state.ready = c_.state.ready = false;
+  const auto refused = router_.submit({}, sink_);
+  EXPECT_EQ(refused.error().what, "rank 0 is gone");
+}
+
+TEST_F(EngineRouterTest, AnEngineThatIsFullSaysSo) {
+  a_.refusal = make_error(Code::kResourceExhausted, "too many wait");
+  b_.state.requests_waiting = c_.state.requests_waiting = 1;
+  EXPECT_EQ(router_.submit({}, sink_).error().code, Code::kResourceExhausted);
 }
 
 TEST_F(EngineRouterTest, CancelReachesWhoeverHasIt) {

@@ -38,6 +38,14 @@ class Answers final : public engine::EventSink {
     changed_.notify_all();
   }
 
+  /// An answer as well: an error without a token.
+  void refuse(RequestId id, const Error& error) {
+    engine::Event event{.id = id};
+    event.finish = engine::FinishReason::kError;
+    event.error = error;
+    on_events({&event, 1});
+  }
+
   std::vector<Answer> wait(engine::EngineClient& client) {
     std::unique_lock lock(mutex_);
     while (left_ > 0) {
@@ -91,7 +99,8 @@ std::vector<Answer> serve_all(engine::EngineClient& client,
   Answers answers(requests.size(), cancelled);
   std::thread submitter([&] {
     for (const engine::Request& request : requests) {
-      client.submit(request, answers).value();
+      const auto accepted = client.submit(request, answers);
+      if (!accepted.ok()) answers.refuse(request.id, accepted.error());
       if (random() % 3 != 0) continue;
       std::this_thread::sleep_for(std::chrono::milliseconds(random() % 30));
     }
