@@ -157,6 +157,7 @@ void Engine::loop() {
     step_started_us_.store(0, std::memory_order_relaxed);
     publish();
   }
+  if (!rested.ok()) refuse(rested.error());
   if (standby_ != nullptr) standby_->leave();
   if (!rested.ok()) wait_for_stop(rested.error());
   end(make_error(Code::kUnavailable, "the server shut down before the request ended"));
@@ -174,12 +175,15 @@ bool Engine::has_news() const {
   return stopping_ || !inbox_.empty() || !cancellations_.empty();
 }
 
-/// The group is gone: nothing can be computed any more, but clients still ask.
+/// The group is gone: nothing can be computed any more. Before the rank leaves: who sees that it
+/// has left finds no engine that still takes requests.
+void Engine::refuse(const Error& lost) {
+  std::lock_guard lock(mutex_);
+  lost_ = lost;
+}
+
+/// Nothing is left to do, but clients still ask.
 void Engine::wait_for_stop(const Error& lost) {
-  {
-    std::lock_guard lock(mutex_);
-    lost_ = lost;
-  }
   end(lost);
   if (on_lost_) on_lost_(lost);
   std::unique_lock lock(mutex_);

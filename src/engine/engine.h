@@ -48,6 +48,7 @@ class Engine final : public EngineClient {
   bool has_news() const;
   void wake();
   void end(const Error& error);
+  void refuse(const Error& lost);
   void wait_for_stop(const Error& lost);
   void take_inbox();
   void publish();

@@ -49,7 +49,7 @@ class Answers final : public engine::EventSink {
   std::vector<Answer> wait(engine::EngineClient& client) {
     std::unique_lock lock(mutex_);
     while (left_ > 0) {
-      const bool in_time = changed_.wait_for(lock, std::chrono::minutes(1),
+      const bool in_time = changed_.wait_for(lock, std::chrono::minutes(4),
                                              [&] { return left_ == 0 || !to_cancel_.empty(); });
       TANDEM_CHECK(in_time, "requests hang");
       std::vector<RequestId> ids;
@@ -137,14 +137,24 @@ ThreadRanks ThreadRanks::start(const ScoredModel& model, const model::Layout& la
                                  .heap_bytes = engine::RankSet::heap_bytes(options).value(),
                                  .inseparable_ranks = layout.tensor_parallel})
           .value();
+  ranks.left = std::vector<std::atomic<bool>>(static_cast<size_t>(layout.ranks_count()));
   std::vector<engine::RankSet::Member> members;
   for (int rank = 0; rank < layout.ranks_count(); ++rank) {
     comm::ThreadGroup* group = ranks.group.get();
+    std::atomic<bool>* left = &ranks.left[static_cast<size_t>(rank)];
     members.push_back(
         {.rank = rank,
          .heap = &group->heap(rank),
-         .leave = [=] { group->leave(rank); },
-         .fail = [=](const std::string& reason) { group->fail(rank, reason); },
+         .leave =
+             [=] {
+               group->leave(rank);
+               *left = true;
+             },
+         .fail =
+             [=](const std::string& reason) {
+               group->fail(rank, reason);
+               *left = true;
+             },
          .regroup = [=](const std::string& brings) { return group->regroup(rank, brings); }});
   }
   ranks.set = engine::RankSet::create(options, std::move(members)).value();

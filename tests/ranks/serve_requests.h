@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <vector>
@@ -22,7 +23,7 @@ struct Answer {
 std::vector<engine::Request> mixed_requests(int count, int64_t vocabulary, uint64_t seed);
 
 /// Submits the requests at random moments, cancels those whose number is in `cancelled` once they
-/// have a token, and waits for all. Ends the test program if that takes longer than a minute.
+/// have a token, and waits for all. Ends the test program if nothing is heard for four minutes.
 std::vector<Answer> serve_all(engine::EngineClient& client,
                               const std::vector<engine::Request>& requests,
                               const std::vector<size_t>& cancelled, uint64_t seed);
@@ -33,7 +34,11 @@ struct ThreadRanks {
                            const engine::BalanceLimits& balance = {.window_steps = 1,
                                                                    .interval_steps = 1});
 
+  /// Whether the rank's thread is done, in whichever way.
+  bool has_left(int rank) const { return left[static_cast<size_t>(rank)]; }
+
   std::unique_ptr<comm::ThreadGroup> group;
+  std::vector<std::atomic<bool>> left;
   std::unique_ptr<engine::RankSet> set;
 };
 
