@@ -1,6 +1,7 @@
 // Goal: a warm CacheManager takes no memory from the heap.
-// Method: this executable's operator new counts; hits, misses, evictions, new salts, releases and
-// fresh SequenceCache objects must leave the count unchanged after one warm-up round.
+// Method: this executable's operator new counts; hits, misses, evictions, new salts, releases,
+// leases, quarantines and fresh SequenceCache objects must leave the count unchanged after one
+// warm-up round.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,8 +13,9 @@ namespace tandem::kv {
 namespace {
 
 TEST(Allocation, NoneInSteadyState) {
-  auto manager =
-      CacheManager::create({.pages_total = 12, .page_tokens = 2, .sequences_max = 2}).value();
+  auto manager = CacheManager::create(
+                     {.pages_total = 18, .page_tokens = 2, .sequences_max = 2, .leases_max = 1})
+                     .value();
   std::vector<TokenId> tokens(12);
   std::string salts[] = {std::string(40, 'a'), std::string(kSaltBytesMax, 'b'), std::string()};
   auto round = [&](TokenId first) {
@@ -27,6 +29,10 @@ TEST(Allocation, NoneInSteadyState) {
     manager->match_prefix(two, tokens, salt);
     ASSERT_TRUE(manager->grow(two, 12));
     manager->commit(two, tokens);
+    PageLease lease = first % 2 == 0 ? manager->lease(two) : manager->quarantine(two);
+    manager->match_prefix(two, tokens, "while it is lent");
+    ASSERT_TRUE(manager->grow(two, 12));
+    manager->release(lease);
     manager->release(one);
   };
   round(0);

@@ -20,7 +20,9 @@ namespace tandem::kv {
 /// Drives a CacheManager the way an engine does, by choices of the caller, and compares every
 /// answer with CacheModel. It also plays the K and V pool: "computing" a token writes a hash of
 /// its whole history to its place, and reading back any other hash means that a sequence was given
-/// a wrong page or that a shared page was written. Ends the process at the first difference.
+/// a wrong page or that a shared page was written. Peers do their part, too: what is leased must
+/// read the same until it is released, and into the pages of an import, cancelled or not, somebody
+/// writes until they are released. Ends the process at the first difference.
 class CacheExercise {
  public:
   /// Returns a number below its argument.
@@ -34,12 +36,16 @@ class CacheExercise {
         pool_(size_t{options.pages_total} * options.page_tokens, 0) {}
 
   void step() {
-    if (live_.empty() || (live_.size() < options_.sequences_max && choose_(4) == 0)) {
+    if (!lent_.empty() && choose_(8) == 0) {
+      end_lease(choose_(static_cast<uint32_t>(lent_.size())));
+    } else if (live_.empty() || (live_.size() < options_.sequences_max && choose_(4) == 0)) {
       start();
     } else {
       Live& sequence = live_[choose_(static_cast<uint32_t>(live_.size()))];
       uint32_t action = choose_(16);
-      if (action < 5) {
+      if (sequence.imports) {
+        action < 12 ? arrive(sequence) : cancel_import(sequence);
+      } else if (action < 5) {
         grow(sequence);
       } else if (action < 11) {
         compute(sequence);
@@ -51,25 +57,38 @@ class CacheExercise {
         finish(sequence);
       }
     }
+    write_late();
     check();
   }
 
   /// Ends every sequence; afterwards each page must be free or cached.
   void finish_all() {
-    while (!live_.empty()) finish(live_.back());
+    while (!live_.empty()) {
+      live_.back().imports ? cancel_import(live_.back()) : finish(live_.back());
+    }
+    while (!lent_.empty()) end_lease(0);
     check();
     TANDEM_CHECK(manager_->stats().pages_used == 0, "pages are held after all were released");
     TANDEM_CHECK(manager_->pages_available() == options_.pages_total, "pages were lost");
   }
 
   CacheStats stats() const { return manager_->stats(); }
+  size_t quarantined_max() const { return quarantined_max_; }
+  size_t leased_max() const { return leased_max_; }
 
  private:
   struct Live {
     CacheModel::Sequence model;
     std::vector<uint64_t> histories;  // one per token
     uint32_t computed = 0;
+    bool imports = false;  // its tokens from `computed` on are written by a peer
     SequenceCache cache;
+  };
+  struct Lent {
+    CacheModel::Sequence model;
+    std::vector<uint64_t> histories;  // of a lease's tokens that are computed
+    bool is_quarantine = false;
+    PageLease lease;
   };
 
   void append(Live& sequence, TokenId token) {
@@ -100,7 +119,79 @@ class CacheExercise {
     for (uint32_t i = choose_(2 * options_.page_tokens + 2); i > 0; --i) append(sequence);
     if (sequence.model.tokens.empty()) append(sequence);
     if (choose_(8) != 0) match(sequence);
+    if (can_lend() && choose_(4) == 0) import(sequence);
     live_.push_back(std::move(sequence));
+  }
+
+  /// Every import may have to be quarantined.
+  bool can_lend() const {
+    auto imports = std::ranges::count_if(live_, [](const Live& live) { return live.imports; });
+    return lent_.size() + static_cast<size_t>(imports) < options_.leases_max;
+  }
+
+  void import(Live& sequence) {
+    auto tokens_count = static_cast<uint32_t>(sequence.model.tokens.size());
+    bool expected = model_.can_grow(sequence.model, tokens_count);
+    sequence.imports = manager_->grow(sequence.cache, tokens_count);
+    TANDEM_CHECK(sequence.imports == expected, "an import grows like any sequence");
+    model_.grow(sequence.model, expected ? tokens_count : 0, sequence.cache.pages());
+  }
+
+  /// All but the last token came from the peer.
+  void arrive(Live& sequence) {
+    sequence.imports = false;
+    auto end = static_cast<uint32_t>(sequence.model.tokens.size()) - 1;
+    if (end > sequence.computed) write(sequence, end);
+  }
+
+  void cancel_import(Live& sequence) {
+    model_.quarantine(sequence.model);
+    lent_.push_back({.model = std::move(sequence.model),
+                     .is_quarantine = true,
+                     .lease = manager_->quarantine(sequence.cache)});
+    TANDEM_CHECK(sequence.cache.pages().empty(), "a sequence in quarantine has pages");
+    std::swap(sequence, live_.back());
+    live_.pop_back();
+  }
+
+  void lease(Live& sequence) {
+    sequence.histories.resize(sequence.computed);
+    lent_.push_back({.model = sequence.model,
+                     .histories = std::move(sequence.histories),
+                     .lease = manager_->lease(sequence.cache)});
+    TANDEM_CHECK(sequence.cache.pages().empty(), "a leased sequence has pages");
+    sequence.model.pages.clear();
+    sequence.model.shared_pages = 0;
+  }
+
+  void end_lease(size_t i) {
+    std::swap(lent_[i], lent_.back());
+    Lent& lent = lent_.back();
+    model_.release(lent.model);
+    if (choose_(2) == 0) {
+      manager_->release(lent.lease);
+      TANDEM_CHECK(lent.lease.pages().empty(), "a released lease has pages");
+      manager_->release(lent.lease);  // harmless
+    }
+    lent_.pop_back();  // the destructor releases
+  }
+
+  /// Of imports, cancelled ones too, anything may be written at any time.
+  void write_late() {
+    auto write = [&](std::span<const PageId> pages) {
+      for (PageId page : pages) {
+        TANDEM_CHECK(!model_.is_indexed(page), "a shared page would be written by a peer");
+        pool_[page.value * options_.page_tokens + choose_(options_.page_tokens)] = 0;
+      }
+    };
+    for (const Lent& lent : lent_) {
+      if (lent.is_quarantine && choose_(4) == 0) write(lent.lease.pages());
+    }
+    for (const Live& live : live_) {
+      if (live.imports && choose_(4) == 0) {
+        write(live.cache.pages().subspan(live.computed / options_.page_tokens));
+      }
+    }
   }
 
   const std::vector<TokenId>* known_prompt() {
@@ -140,10 +231,15 @@ class CacheExercise {
     if (end > sequence.computed) {
       end -= choose_(static_cast<uint32_t>(end - sequence.computed));  // a chunk, or all
     }
+    write(sequence, end);
+  }
+
+  /// K and V up to `end`, and commits them.
+  void write(Live& sequence, size_t end) {
     for (; sequence.computed < end; ++sequence.computed) {
       PageId page = sequence.model.pages[sequence.computed / options_.page_tokens];
       TANDEM_CHECK(!model_.is_indexed(page), "a shared page would be written");
-      place(sequence, sequence.computed) = sequence.histories[sequence.computed];
+      place(sequence.cache.pages(), sequence.computed) = sequence.histories[sequence.computed];
     }
     read_back(sequence);
     manager_->commit(sequence.cache, std::span(sequence.model.tokens).first(sequence.computed));
@@ -160,6 +256,7 @@ class CacheExercise {
   }
 
   void finish(Live& sequence) {
+    if (!sequence.model.pages.empty() && can_lend() && choose_(3) == 0) lease(sequence);
     model_.release(sequence.model);
     if (past_.size() == 8) past_.erase(past_.begin());
     past_.push_back(std::move(sequence.model.tokens));
@@ -167,20 +264,22 @@ class CacheExercise {
     live_.pop_back();  // the destructor releases
   }
 
-  uint64_t& place(const Live& sequence, uint32_t position) {
-    PageId page = sequence.cache.pages()[position / options_.page_tokens];
+  uint64_t& place(std::span<const PageId> pages, uint32_t position) {
+    PageId page = pages[position / options_.page_tokens];
     return pool_[page.value * options_.page_tokens + position % options_.page_tokens];
   }
 
   void read_back(const Live& sequence) {
     for (uint32_t i = 0; i < sequence.computed; ++i) {
-      TANDEM_CHECK(place(sequence, i) == sequence.histories[i], "K and V are of other tokens");
+      TANDEM_CHECK(place(sequence.cache.pages(), i) == sequence.histories[i],
+                   "K and V are of other tokens");
     }
   }
 
-  void check() const {
+  void check() {
     manager_->check_invariants();
     CacheStats stats = manager_->stats();
+    check_lent(stats);
     size_t unused = model_.free_count() + model_.cached_count();
     TANDEM_CHECK(stats.pages_cached == model_.cached_count(), "pages_cached is wrong");
     TANDEM_CHECK(stats.pages_used == options_.pages_total - unused, "pages_used is wrong");
@@ -190,12 +289,35 @@ class CacheExercise {
     TANDEM_CHECK(stats.hit_tokens == model_.hit_tokens, "hit_tokens is wrong");
   }
 
+  void check_lent(const CacheStats& stats) {
+    size_t leased = 0;
+    size_t quarantined = 0;
+    for (const Lent& lent : lent_) {
+      TANDEM_CHECK(std::ranges::equal(lent.lease.pages(), lent.model.pages),
+                   "other pages are lent");
+      (lent.is_quarantine ? quarantined : leased) += lent.lease.pages().size();
+      for (uint32_t i = 0; i < lent.histories.size(); ++i) {
+        TANDEM_CHECK(place(lent.lease.pages(), i) == lent.histories[i], "a leased page changed");
+      }
+    }
+    TANDEM_CHECK(manager_->leases_count() == lent_.size(), "leases_count is wrong");
+    TANDEM_CHECK(stats.pages_leased == leased, "pages_leased is wrong");
+    TANDEM_CHECK(stats.pages_quarantined == quarantined, "pages_quarantined is wrong");
+    bool is_full = quarantined > options_.quarantine_pages_max;
+    TANDEM_CHECK(manager_->quarantine_is_full() == is_full, "quarantine_is_full is wrong");
+    quarantined_max_ = std::max(quarantined_max_, quarantined);
+    leased_max_ = std::max(leased_max_, leased);
+  }
+
   CacheManager::Options options_;
   Choose choose_;
   std::unique_ptr<CacheManager> manager_;
   CacheModel model_;
   std::vector<uint64_t> pool_;  // [pages][page_tokens], what K and V would hold
   std::vector<Live> live_;
+  std::vector<Lent> lent_;
+  size_t quarantined_max_ = 0;  // pages, of all times
+  size_t leased_max_ = 0;
   std::vector<std::vector<TokenId>> past_;  // prompts to start from again
 };
 

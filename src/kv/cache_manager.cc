@@ -53,6 +53,9 @@ Result<std::unique_ptr<CacheManager>> CacheManager::create(const Options& option
   TANDEM_TRY(check_range("pages_total", options.pages_total, kPagesMax));
   TANDEM_TRY(check_range("page_tokens", options.page_tokens, UINT32_MAX));
   TANDEM_TRY(check_range("sequences_max", options.sequences_max, kSequencesMax));
+  if (options.leases_max > 0) {
+    TANDEM_TRY(check_range("leases_max", options.leases_max, kSequencesMax));
+  }
   TANDEM_CHECK(options.hash != nullptr, "the kv cache needs a hash function");
   uint64_t tokens = uint64_t{options.pages_total} * options.page_tokens;
   if (tokens > kTokensMax) {
@@ -80,12 +83,15 @@ CacheManager::CacheManager(const Options& options)
                                                                .roots_max = options.sequences_max,
                                                                .hash = options.hash,
                                                                .seed = options.seed})
-                                    : nullptr) {
-  spare_lists_.reserve(options.sequences_max);
+                                    : nullptr),
+      leases_max_(options.leases_max),
+      quarantine_pages_max_(options.quarantine_pages_max) {
+  spare_lists_.reserve(size_t{options.sequences_max} + options.leases_max);
 }
 
 CacheManager::~CacheManager() {
   TANDEM_CHECK(sequences_open_ == 0, "a sequence's pages outlive their manager");
+  TANDEM_CHECK(leases_open_ == 0, "a lease outlives its manager");
 }
 
 void CacheManager::open(SequenceCache& sequence) {
@@ -174,29 +180,78 @@ void CacheManager::commit(SequenceCache& sequence, std::span<const TokenId> comp
   sequence.full_pages_ = static_cast<uint32_t>(full);
 }
 
-void CacheManager::release(SequenceCache& sequence) {
-  if (sequence.manager_ == nullptr) return;
-  TANDEM_CHECK(sequence.manager_ == this, "the sequence belongs to another manager");
-  // From the last page, so that children are evicted before their parents.
-  for (size_t i = sequence.pages_.size(); i-- > 0;) {
-    PageId page = sequence.pages_[i];
-    pool_.release(page, index_ != nullptr && index_->contains(page));
+/// Lets the pages go from the last one, so that children are evicted before their parents.
+void CacheManager::give_back(std::vector<PageId>& pages) {
+  for (size_t i = pages.size(); i-- > 0;) {
+    pool_.release(pages[i], index_ != nullptr && index_->contains(pages[i]));
   }
+  pages.clear();
+}
+
+/// Makes the sequence empty and returns its pages, still held.
+std::vector<PageId> CacheManager::close(SequenceCache& sequence) {
+  TANDEM_CHECK(sequence.manager_ == this, "the sequence belongs to no or another manager");
   if (sequence.root_ != kNoNode) index_->close_root(sequence.root_);
-  sequence.pages_.clear();
-  spare_lists_.push_back(std::move(sequence.pages_));
+  std::vector<PageId> pages = std::move(sequence.pages_);
   sequence.pages_ = {};
   sequence.full_pages_ = 0;
   sequence.root_ = kNoNode;
   sequence.parent_ = kNoNode;
   sequence.manager_ = nullptr;
   --sequences_open_;
+  return pages;
+}
+
+void CacheManager::release(SequenceCache& sequence) {
+  if (sequence.manager_ == nullptr) return;
+  std::vector<PageId> pages = close(sequence);
+  give_back(pages);
+  spare_lists_.push_back(std::move(pages));
+}
+
+PageLease CacheManager::open_lease(std::vector<PageId> pages, bool is_quarantine) {
+  TANDEM_CHECK(leases_open_ < leases_max_, "more leases and quarantines than leases_max");
+  ++leases_open_;
+  (is_quarantine ? pages_quarantined_ : pages_leased_) += static_cast<uint32_t>(pages.size());
+  PageLease lease;
+  lease.manager_ = this;
+  lease.pages_ = std::move(pages);
+  lease.is_quarantine_ = is_quarantine;
+  return lease;
+}
+
+PageLease CacheManager::lease(SequenceCache& sequence) {
+  return open_lease(close(sequence), false);
+}
+
+PageLease CacheManager::quarantine(SequenceCache& sequence) {
+  std::vector<PageId> pages = close(sequence);
+  // Indexed pages, and only those, may be shared; they come first, and are let go last one first.
+  const auto is_shared = [&](PageId page) { return index_ != nullptr && index_->contains(page); };
+  const auto first_own = std::ranges::find_if_not(pages, is_shared);
+  for (auto page = first_own; page != pages.begin();) pool_.release(*--page, true);
+  pages.erase(pages.begin(), first_own);
+  return open_lease(std::move(pages), true);
+}
+
+void CacheManager::release(PageLease& lease) {
+  if (lease.manager_ == nullptr) return;
+  TANDEM_CHECK(lease.manager_ == this, "the lease belongs to another manager");
+  uint32_t& counted = lease.is_quarantine_ ? pages_quarantined_ : pages_leased_;
+  counted -= static_cast<uint32_t>(lease.pages_.size());
+  give_back(lease.pages_);
+  spare_lists_.push_back(std::move(lease.pages_));
+  lease.pages_ = {};
+  lease.manager_ = nullptr;
+  --leases_open_;
 }
 
 CacheStats CacheManager::stats() const {
   return {.pages_total = pool_.total(),
           .pages_used = pool_.held_count(),
           .pages_cached = pool_.cached_count(),
+          .pages_leased = pages_leased_,
+          .pages_quarantined = pages_quarantined_,
           .query_tokens = query_tokens_,
           .hit_tokens = hit_tokens_,
           .evictions = evictions_};
@@ -204,7 +259,9 @@ CacheStats CacheManager::stats() const {
 
 void CacheManager::check_invariants() const {
   pool_.check_invariants();
-  TANDEM_CHECK(sequences_open_ + spare_lists_.size() <= sequences_max_, "a page list is lost");
+  const uint64_t lists = uint64_t{sequences_open_} + leases_open_ + spare_lists_.size();
+  TANDEM_CHECK(lists <= uint64_t{sequences_max_} + leases_max_, "a page list is lost");
+  TANDEM_CHECK(pages_quarantined_ <= pool_.held_count(), "a page in quarantine is not held");
   if (index_ == nullptr) {
     TANDEM_CHECK(pool_.cached_count() == 0, "pages are cached without prefix caching");
     return;

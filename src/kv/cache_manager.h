@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "kv/hash.h"
+#include "kv/page_lease.h"
 #include "kv/page_pool.h"
 #include "kv/prefix_index.h"
 
@@ -16,8 +17,10 @@ namespace tandem::kv {
 
 struct CacheStats {
   uint32_t pages_total = 0;
-  uint32_t pages_used = 0;    ///< held by sequences
-  uint32_t pages_cached = 0;  ///< held by none, but still matchable
+  uint32_t pages_used = 0;         ///< held by sequences, leases or in quarantine
+  uint32_t pages_cached = 0;       ///< held by none, but still matchable
+  uint32_t pages_leased = 0;       ///< of the used ones, kept until they are delivered
+  uint32_t pages_quarantined = 0;  ///< of the used ones, kept until no write can land
   // Since the start:
   uint64_t query_tokens = 0;  ///< tokens asked for in match_prefix
   uint64_t hit_tokens = 0;    ///< of these, found
@@ -63,7 +66,10 @@ class CacheManager {
   struct Options {
     uint32_t pages_total;
     uint32_t page_tokens;
-    uint32_t sequences_max;  ///< sequences in use (first use to release) at a time
+    uint32_t sequences_max;   ///< sequences in use (first use to release) at a time
+    uint32_t leases_max = 0;  ///< leases and quarantines at a time
+    /// The quarantine is full above so many pages.
+    uint32_t quarantine_pages_max = 0;
     bool prefix_caching = true;
     uint64_t seed = 0;              ///< of the page keys; unpredictable in production
     HashFunction hash = xxh3_hash;  ///< tests inject a weak one
@@ -93,6 +99,18 @@ class CacheManager {
   /// Does nothing to an empty sequence.
   void release(SequenceCache& sequence);
 
+  /// Takes over all pages of a sequence that a peer reads, until the lease is released. What was
+  /// shared stays shared. The sequence is empty afterwards.
+  PageLease lease(SequenceCache& sequence);
+  /// The same for a sequence that a peer may still write: of its pages those that are not shared;
+  /// the shared ones, which nobody writes, are given back.
+  PageLease quarantine(SequenceCache& sequence);
+  /// Gives the pages back. Does nothing to an empty lease.
+  void release(PageLease& lease);
+  uint32_t leases_count() const { return leases_open_; }
+  /// Whether so many pages wait for peers that no more should be lent: the engine stops admitting.
+  bool quarantine_is_full() const { return pages_quarantined_ > quarantine_pages_max_; }
+
   uint32_t pages_available() const { return pool_.free_count() + pool_.cached_count(); }
   CacheStats stats() const;
 
@@ -103,13 +121,22 @@ class CacheManager {
   explicit CacheManager(const Options& options);
   void open(SequenceCache& sequence);
   PageId take_page();
+  void give_back(std::vector<PageId>& pages);
+  std::vector<PageId> close(SequenceCache& sequence);
+  PageLease open_lease(std::vector<PageId> pages, bool is_quarantine);
 
   uint32_t page_tokens_;
   uint32_t sequences_max_;
   PagePool pool_;
   std::unique_ptr<PrefixIndex> index_;  // none without prefix caching
+  const uint32_t leases_max_;
+  const uint32_t quarantine_pages_max_;
   uint32_t sequences_open_ = 0;
-  std::vector<std::vector<PageId>> spare_lists_;  // of released sequences, with their memory
+  uint32_t leases_open_ = 0;
+  uint32_t pages_leased_ = 0;
+  uint32_t pages_quarantined_ = 0;
+  // Of released sequences and leases, with their memory.
+  std::vector<std::vector<PageId>> spare_lists_;
   uint64_t query_tokens_ = 0;
   uint64_t hit_tokens_ = 0;
   uint64_t evictions_ = 0;

@@ -112,6 +112,15 @@ class CacheModel {
     sequence = {.salt = sequence.salt, .tokens = sequence.tokens};
   }
 
+  /// Gives back what is shared; the rest stays held by `sequence`, until it is released.
+  void quarantine(Sequence& sequence) {
+    Sequence shared = sequence;
+    shared.pages.resize(sequence.shared_pages);
+    release(shared);
+    sequence.pages.erase(sequence.pages.begin(), sequence.pages.begin() + sequence.shared_pages);
+    sequence.shared_pages = 0;
+  }
+
  private:
   using Prefix = std::pair<std::string, std::vector<TokenId>>;
   struct Entry {

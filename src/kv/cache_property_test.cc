@@ -27,6 +27,10 @@ CacheStats exercise(const CacheManager::Options& options) {
                          [&](uint32_t limit) { return static_cast<uint32_t>(random() % limit); });
   for (int i = 0; i < 100'000; ++i) exercise.step();
   exercise.finish_all();
+  if (options.leases_max > 0) {
+    EXPECT_GT(exercise.leased_max(), 3u) << "leases must happen, too";
+    EXPECT_GT(exercise.quarantined_max(), 3u);
+  }
   return exercise.stats();
 }
 
@@ -57,6 +61,27 @@ TEST(CacheProperty, AllKeysCollide) {
 TEST(CacheProperty, MostKeysCollide) {
   expect_busy(
       exercise({.pages_total = 16, .page_tokens = 3, .sequences_max = 4, .hash = two_bits}));
+}
+
+TEST(CacheProperty, Lending) {
+  expect_busy(exercise({.pages_total = 40,
+                        .page_tokens = 2,
+                        .sequences_max = 5,
+                        .leases_max = 6,
+                        .quarantine_pages_max = 4}));
+}
+
+TEST(CacheProperty, LendingLargerPages) {
+  expect_busy(exercise(
+      {.pages_total = 60, .page_tokens = 5, .sequences_max = 4, .leases_max = 3, .seed = 5}));
+}
+
+TEST(CacheProperty, LendingWithoutPrefixCaching) {
+  exercise({.pages_total = 24,
+            .page_tokens = 2,
+            .sequences_max = 4,
+            .leases_max = 4,
+            .prefix_caching = false});
 }
 
 TEST(CacheProperty, OneSequenceTwoPages) {

@@ -19,6 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   tandem::kv::CacheManager::Options options{.pages_total = 1 + choose(24),
                                             .page_tokens = 1 + choose(4),
                                             .sequences_max = 1 + choose(5),
+                                            .leases_max = choose(5),
+                                            .quarantine_pages_max = choose(6),
                                             .prefix_caching = choose(8) != 0,
                                             .seed = choose(2),
                                             .hash = tandem::kv::xxh3_hash};
