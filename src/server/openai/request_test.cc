@@ -11,6 +11,8 @@
 namespace tandem::server::openai {
 namespace {
 
+using ::testing::HasSubstr;
+
 Rules rules() {
   return {.model_names = {"tiny", "other/name"},
           .model_length_max = 100,
@@ -85,7 +87,7 @@ TEST(ChatRequest, ReadsEveryField) {
     "model":"other/name","temperature":0,"top_p":0.5,"top_k":-1,"min_p":0.1,
     "presence_penalty":-2,"frequency_penalty":2,"repetition_penalty":1.5,"seed":-1,
     "stop":["a","b"],"stop_token_ids":[3,4],"min_tokens":2,"max_tokens":9,
-    "max_completion_tokens":7.0,"ignore_eos":true,"logit_bias":{"5":-100,"05":3,"6":1},
+    "max_completion_tokens":7.0,"ignore_eos":true,"logit_bias":{"5":-100,"6":1,"0":2},
     "logprobs":true,"top_logprobs":3,"n":2,"stream":true,"stream_options":{"include_usage":true},
     "include_stop_str_in_output":true,"skip_special_tokens":false,"user":"u","cache_salt":"s",
     "chat_template_kwargs":{"enable_thinking":false},"tool_choice":"auto",
@@ -108,9 +110,10 @@ TEST(ChatRequest, ReadsEveryField) {
   EXPECT_EQ(params.tokens_min, 2u);
   EXPECT_EQ(params.tokens_max, 7u);
   EXPECT_TRUE(params.ignore_eos);
-  ASSERT_EQ(params.sampling.logit_bias.size(), 2u);
+  ASSERT_EQ(params.sampling.logit_bias.size(), 3u);
   EXPECT_EQ(params.sampling.logit_bias[0].token, 5);
-  EXPECT_EQ(params.sampling.logit_bias[0].bias, 3);
+  EXPECT_EQ(params.sampling.logit_bias[0].bias, -100);
+  EXPECT_EQ(params.sampling.logit_bias[2].token, 0);
   EXPECT_EQ(params.sampling.logprobs_count, 3);
   EXPECT_EQ(params.n, 2u);
   EXPECT_TRUE(params.stream);
@@ -260,6 +263,16 @@ TEST(ChatRequest, NamesTheFieldAtFault) {
   for (const Case& wrong : cases) {
     const std::string body = chat_with(wrong.fields);
     expect_refused(parse_chat_request(body, rules()), body, wrong.param, wrong.code);
+  }
+}
+
+/// One token has one key, so that no bias overrides another one unseen.
+TEST(ChatRequest, ABiasHasItsTokenAsPlainDigits) {
+  for (const std::string key : {"05", "00", "+5", "-0", " 5", "5 ", "5.0", "0x5", "", "50"}) {
+    const std::string body = chat_with(R"("logit_bias":{"5":1,")" + key + R"(":2})");
+    const auto parsed = parse_chat_request(body, rules());
+    expect_refused(parsed, body, "logit_bias", "invalid_value");
+    EXPECT_THAT(std::get<ApiError>(parsed).message, HasSubstr("\"" + key + "\""));
   }
 }
 
