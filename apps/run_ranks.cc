@@ -60,6 +60,13 @@ Result<void> check_layout(const LayoutOptions& options, const model::ModelConfig
                       fmt::format("--node-rank {}: with --nnodes {} use 0 to {}", options.node_rank,
                                   options.nodes_count, options.nodes_count - 1));
   }
+  if (options.nodes_count == 1 && !options.address.empty()) {
+    return make_error(
+        Code::kInvalidArgument,
+        fmt::format("--dist-init-addr {}: without --nnodes above 1 there is nobody to "
+                    "meet; say how many processes there are, or leave it out",
+                    options.address));
+  }
   if (options.nodes_count > 1 && options.address.empty()) {
     return make_error(Code::kInvalidArgument,
                       "--nnodes needs --dist-init-addr HOST:PORT, where process 0 can listen");
@@ -203,10 +210,12 @@ void add_layout_flags(CLI::App& verb, LayoutOptions& options) {
   verb.add_option("--eplb-step-interval", options.balance.interval_steps,
                   "steps from one look at the load to the next")
       ->check(steps);
-  verb.add_option("--nnodes", options.nodes_count, "processes that share the ranks, on one host")
-      ->check(at_least_one);
+  CLI::Option* nodes = verb.add_option("--nnodes", options.nodes_count,
+                                       "processes that share the ranks, on one host")
+                           ->check(at_least_one);
   verb.add_option("--node-rank", options.node_rank, "number of this process")
-      ->check(CLI::Range(0, comm::kRanksMax));
+      ->check(CLI::Range(0, comm::kRanksMax))
+      ->needs(nodes);
   verb.add_option("--dist-init-addr", options.address,
                   "HOST:PORT where process 0 meets the others");
   verb.add_option("--dist-timeout", options.meet_timeout_s,

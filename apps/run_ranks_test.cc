@@ -68,6 +68,28 @@ TEST(Layout, ProcessesShareTheRanksEvenly) {
   EXPECT_EQ(refusal({.layout = three, .nodes_count = 3, .address = "127.0.0.1:9"}), "");
 }
 
+TEST(Layout, OneProcessHasNobodyToMeet) {
+  EXPECT_THAT(refusal({.layout = {.data_parallel = 2}, .address = "127.0.0.1:9"}),
+              StartsWith("--dist-init-addr 127.0.0.1:9: without --nnodes"));
+}
+
+TEST(Layout, AProcessHasANumberAmongSeveral) {
+  const auto refusal_of = [](std::vector<std::string> reversed_arguments) -> std::string {
+    LayoutOptions options;
+    CLI::App verb;
+    add_layout_flags(verb, options);
+    try {
+      verb.parse(std::move(reversed_arguments));
+    } catch (const CLI::ParseError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal_of({"0", "--node-rank"}), HasSubstr("--node-rank requires --nnodes"));
+  EXPECT_EQ(refusal_of({"1", "--node-rank", "2", "--nnodes"}), "");
+  EXPECT_EQ(refusal_of({"2", "--nnodes", "1", "--node-rank"}), "");
+}
+
 TEST(Layout, WithNothingUnexpectedSaysNothing) {
   EXPECT_THAT(notices({}, 16, 8), IsEmpty());
   EXPECT_THAT(notices({.layout = {.tensor_parallel = 2}}, 16, 0), IsEmpty());

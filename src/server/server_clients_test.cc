@@ -86,8 +86,8 @@ TEST_F(ServerClientsTest, DrainingFinishesStreamsAndRefusesNewWork) {
   // A request whose head arrived before the drain and whose body comes after it.
   const std::string body = chat_body();
   HttpClient late = client();
-  late.send("POST /v1/chat/completions HTTP/1.1\r\nContent-Length: " + std::to_string(body.size()) +
-            "\r\n\r\n" + body.substr(0, 5));
+  late.send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " +
+            std::to_string(body.size()) + "\r\n\r\n" + body.substr(0, 5));
   await([&] { return metric(R"(tandem:http_connections_open{model_name="tiny"})") == 3; });
   server_->drain();
   await([&] { return !client().connected(); });
@@ -217,7 +217,8 @@ TEST_F(ServerClientsTest, BodiesThatAreTooManyTogetherAre429) {
   start({.body_bytes_max = 1000, .bodies_bytes_max = 500});
   HttpClient one = client();
   // The interim answer says that the head was read, so what follows counts as body.
-  one.send("POST /tokenize HTTP/1.1\r\nContent-Length: 900\r\nExpect: 100-continue\r\n\r\n");
+  one.send(
+      "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\nExpect: 100-continue\r\n\r\n");
   ASSERT_EQ(one.read_head().status, 100);
   one.send(std::string(600, 'a'));
   const auto answer = one.read_answer();

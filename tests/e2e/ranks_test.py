@@ -159,6 +159,8 @@ class Ranks(unittest.TestCase):
             (["--dp", "2", "--eplb-step-interval", "0"], "--eplb-step-interval"),
             (["--dp", "2", "--expert-parallel-size", "1"], "--expert-parallel-size 1"),
             (["--tp", "2", "--nnodes", "2"], "--dist-init-addr"),
+            (["--tp", "2", "--dist-init-addr", "127.0.0.1:9"], "without --nnodes above 1"),
+            (["--tp", "2", "--node-rank", "0"], "--node-rank requires --nnodes"),
         ):
             run = subprocess.run(
                 [TANDEM, "serve", MODEL, *flags], capture_output=True, text=True, timeout=30

@@ -85,13 +85,19 @@ TEST_F(HttpServerTest, RefusesWhatIsTooLargeOrNotHttp) {
     int status;
   };
   const Case cases[] = {
-      {"GET / HTTP/1.1\r\nX: " + std::string(2000, 'a') + "\r\n\r\n", 431},
-      {"POST / HTTP/1.1\r\nContent-Length: 101\r\n\r\n" + std::string(101, 'a'), 413},
-      {"POST / HTTP/1.1\r\nContent-Length: 99999999999999\r\n\r\n", 413},
-      {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n80\r\n" + std::string(128, 'a'), 413},
-      {"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501},
-      {"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
-      {"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\nHost: x\r\nX: " + std::string(2000, 'a') + "\r\n\r\n", 431},
+      {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 101\r\n\r\n" + std::string(101, 'a'), 413},
+      {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999\r\n\r\n", 413},
+      {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n80\r\n" +
+           std::string(128, 'a'),
+       413},
+      {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501},
+      {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: "
+       "chunked\r\n\r\n0\r\n\r\n",
+       400},
+      {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", 400},
       {"hello\r\n\r\n", 400},
       {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11), 400},  // TLS
       {"GET / HTTP/2.0\r\n\r\n", 400},
@@ -118,7 +124,7 @@ TEST_F(HttpServerTest, BoundsTheBodiesOfAllRequestsTogether) {
   start({.bodies_bytes_max = 300'000});
   HttpClient first = client();
   HttpClient second = client();
-  const std::string head = "POST / HTTP/1.1\r\nContent-Length: 250000\r\n\r\n";
+  const std::string head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 250000\r\n\r\n";
   first.send(head + std::string(200'000, 'a'));
   second.send(head + std::string(200'000, 'a'));
   // One of the two is refused; the other one then fits.
@@ -139,7 +145,7 @@ TEST_F(HttpServerTest, EndsSlowHeadsSlowBodiesAndIdleConnections) {
   HttpClient head = client();
   head.send("GET / HTT");
   HttpClient body = client();
-  body.send("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nab");
+  body.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab");
   HttpClient silent = client();
   EXPECT_EQ(head.read_answer().status, 408);
   EXPECT_EQ(body.read_answer().status, 408);
@@ -189,7 +195,7 @@ TEST_F(HttpServerTest, StopCutsEverything) {
   busy.send_request("GET", "/stream");
   HttpClient idle = client();
   HttpClient half = client();
-  half.send("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n");
+  half.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n");
   await([&] { return handler_.streams_open == 1; });
   server_->stop();
   thread_.join();

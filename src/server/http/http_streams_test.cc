@@ -56,6 +56,22 @@ TEST_F(HttpServerTest, NoticesThatTheClientLeft) {
   EXPECT_EQ(counters().disconnects, 1u);
 }
 
+/// A closed sending side looks like a client that left, so it counts as one: docs/api.md says so.
+TEST_F(HttpServerTest, AClientThatEndsItsSendingSideCountsAsGoneUnlessItsAnswerIsReady) {
+  start();
+  HttpClient quick = client();
+  quick.send_request("GET", "/echo");
+  quick.half_close();
+  EXPECT_EQ(quick.read_answer().body, "GET /echo ");
+  HttpClient one = client();
+  one.send_request("GET", "/stream");
+  await([&] { return handler_.streams_open == 1; });
+  one.half_close();
+  await([&] { return handler_.streams_open == 0; });
+  EXPECT_TRUE(one.wait_for_close());
+  EXPECT_EQ(counters().disconnects, 1u);
+}
+
 TEST_F(HttpServerTest, KeepsRequestsThatAreSentDuringAStream) {
   start();
   HttpClient one = client();

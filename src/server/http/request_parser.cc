@@ -61,8 +61,23 @@ struct RequestParser::Impl {
     parser.eager(true);
   }
 
-  /// Beast accepts any list of codings that ends in "chunked"; we decode no other.
   void check_header() {
+    check_host();
+    if (!refusal) check_coding();
+  }
+
+  /// RFC 9112, section 3.2. Two would let a proxy in front read another request than we do.
+  void check_host() {
+    const size_t count = parser.get().count(beast_http::field::host);
+    if (count == 1 || (count == 0 && parser.get().version() < 11)) return;
+    const std::string found = count == 0 ? "no Host header" : fmt::format("{} Host headers", count);
+    refusal = {.status = 400,
+               .code = "bad_http",
+               .message = fmt::format("The request has {}, but must have exactly one.", found)};
+  }
+
+  /// Beast accepts any list of codings that ends in "chunked"; we decode no other.
+  void check_coding() {
     const auto coding = parser.get().find(beast_http::field::transfer_encoding);
     if (coding != parser.get().end() &&
         !boost::beast::iequals(coding->value(), boost::beast::string_view("chunked"))) {

@@ -1,11 +1,14 @@
 // Goal: a request reads the same however its bytes are cut, and paths and ids come out safe.
-// Method: every split of one request in two and bytewise; tables for the text helpers.
+// Method: every split of one request in two and bytewise; tables for heads and the text helpers.
 #include "server/http/request_parser.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace tandem::server::http {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(RequestParser, ReadsTheSameForEverySplit) {
   const std::string bytes =
@@ -32,7 +35,7 @@ TEST(RequestParser, ReadsChunkedBodiesBytewise) {
   for (const char* body : {"0\r\n\r\n", "3\r\nabc\r\n0\r\n\r\n", "0\r\nA: b\r\n\r\n",
                            "1;x=y\r\na\r\n2\r\nbc\r\n0;z\r\nA: b\r\n\r\n"}) {
     const std::string bytes =
-        std::string("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n") + body;
+        std::string("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n") + body;
     RequestParser parser({});
     std::string waiting;
     for (const char byte : bytes) {
@@ -51,13 +54,41 @@ TEST(RequestParser, BoundsChunkExtensionsAndTrailers) {
   for (const char* start : {"5;", "0\r\nA: "}) {
     RequestParser parser({.header_bytes_max = 1000});
     std::string waiting =
-        std::string("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n") + start;
+        std::string("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n") + start;
     for (int i = 0; i < 1100 && !parser.refusal(); ++i) {
       waiting.erase(0, parser.feed(waiting));
       waiting += 'a';
     }
     ASSERT_TRUE(parser.refusal()) << start;
     EXPECT_EQ(parser.refusal()->status, 431);
+  }
+}
+
+TEST(RequestParser, WantsOneHost) {
+  struct Case {
+    std::string head;
+    bool is_read;
+  };
+  const Case cases[] = {
+      {"GET / HTTP/1.1\r\nHost: a:8000\r\n", true},
+      {"GET / HTTP/1.1\r\nHost:\r\n", true},  // of a target that has no authority
+      {"GET / HTTP/1.1\r\n", false},
+      {"GET http://a/ HTTP/1.1\r\n", false},  // nor is the target's authority enough
+      {"GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n", false},
+      {"GET / HTTP/1.1\r\nHost: a\r\nAccept: b\r\nHost: c\r\n", false},
+      {"GET / HTTP/1.0\r\n", true},
+      {"GET / HTTP/1.0\r\nHost: a\r\n", true},
+      {"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n", false},
+  };
+  for (const Case& one : cases) {
+    RequestParser parser({});
+    parser.feed(one.head + "\r\n");
+    EXPECT_EQ(parser.done(), one.is_read) << one.head;
+    ASSERT_EQ(parser.refusal().has_value(), !one.is_read) << one.head;
+    if (one.is_read) continue;
+    EXPECT_EQ(parser.refusal()->status, 400);
+    EXPECT_EQ(parser.refusal()->code, "bad_http");
+    EXPECT_THAT(parser.refusal()->message, HasSubstr("Host"));
   }
 }
 

@@ -10,6 +10,26 @@ namespace {
 
 constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
 
+/// A member of the field `param`, or nullptr after it was reported as missing.
+const Json* require(Fields& fields, const Json& object, std::string_view name,
+                    const std::string& param) {
+  const auto member = object.find(name);
+  if (member != object.end() && !member->is_null()) return &*member;
+  const std::string path = fmt::format("{}.{}", param, name);
+  fields.fail(invalid_field(path, "missing_field", fmt::format("\"{}\" is missing.", path)));
+  return nullptr;
+}
+
+/// The same for one that must be a string.
+const std::string* require_string(Fields& fields, const Json& object, std::string_view name,
+                                  const std::string& param) {
+  const Json* member = require(fields, object, name, param);
+  if (member == nullptr) return nullptr;
+  if (member->is_string()) return &member->get_ref<const std::string&>();
+  fields.fail_type(fmt::format("{}.{}", param, name), "a string", *member);
+  return nullptr;
+}
+
 /// Joins the text parts of a content list, as templates take a string. Other kinds of part would
 /// be lost without notice, so they are refused.
 std::string join_parts(Fields& fields, const Json& parts, const std::string& param) {
@@ -44,18 +64,12 @@ std::string join_parts(Fields& fields, const Json& parts, const std::string& par
 /// Checks one message and turns its content into a string.
 void normalise_message(Fields& fields, Json& message, const std::string& param) {
   if (!message.is_object()) return fields.fail_type(param, "an object", message);
-  const auto role = message.find("role");
-  const std::string role_param = param + ".role";
-  if (role == message.end()) {
-    return fields.fail(
-        invalid_field(role_param, "missing_field", fmt::format("\"{}\" is missing.", role_param)));
-  }
-  if (!role->is_string()) return fields.fail_type(role_param, "a string", *role);
-  const auto& role_name = role->get_ref<const std::string&>();
-  if (std::find(std::begin(kRoles), std::end(kRoles), role_name) == std::end(kRoles)) {
+  const std::string* role = require_string(fields, message, "role", param);
+  if (role == nullptr) return;
+  if (std::find(std::begin(kRoles), std::end(kRoles), *role) == std::end(kRoles)) {
     return fields.fail(invalid_field(
-        role_param, "invalid_value",
-        fmt::format("\"{}\" must be system, developer, user, assistant or tool.", role_param)));
+        param + ".role", "invalid_value",
+        fmt::format("\"{}.role\" must be system, developer, user, assistant or tool.", param)));
   }
   const bool calls_tools = message.contains("tool_calls") && !message["tool_calls"].is_null();
   const std::string content_param = param + ".content";
@@ -99,6 +113,33 @@ std::string read_messages(Fields& fields) {
   return messages.dump();
 }
 
+/// Checks what templates print, because a model that is told of half a tool answers oddly.
+void check_tool(Fields& fields, const Json& tool, const std::string& param) {
+  if (!tool.is_object()) return fields.fail_type(param, "an object", tool);
+  const std::string* type = require_string(fields, tool, "type", param);
+  if (type == nullptr) return;
+  if (*type != "function") {
+    return fields.fail(invalid_field(
+        param + ".type", "unsupported",
+        fmt::format("\"{}.type\" must be \"function\": there are no other tools here.", param)));
+  }
+  const Json* function = require(fields, tool, "function", param);
+  if (function == nullptr) return;
+  const std::string function_param = param + ".function";
+  if (!function->is_object()) return fields.fail_type(function_param, "an object", *function);
+  const std::string* name = require_string(fields, *function, "name", function_param);
+  if (name != nullptr && name->empty()) {
+    fields.fail(invalid_field(function_param + ".name", "invalid_value",
+                              fmt::format("\"{}.name\" must not be empty: the model calls the "
+                                          "function by it.",
+                                          function_param)));
+  }
+  const auto parameters = function->find("parameters");
+  if (parameters != function->end() && !parameters->is_null() && !parameters->is_object()) {
+    fields.fail_type(function_param + ".parameters", "an object", *parameters);
+  }
+}
+
 std::string read_tools(Fields& fields) {
   const Json* tools = fields.find("tools");
   if (tools == nullptr) return "";
@@ -107,9 +148,7 @@ std::string read_tools(Fields& fields) {
     return "";
   }
   for (size_t i = 0; i < tools->size(); ++i) {
-    if (!(*tools)[i].is_object()) {
-      fields.fail_type(fmt::format("tools[{}]", i), "an object", (*tools)[i]);
-    }
+    check_tool(fields, (*tools)[i], fmt::format("tools[{}]", i));
   }
   // With "none" the model must not call a tool: it is not told of any.
   const Json* choice = fields.find("tool_choice");

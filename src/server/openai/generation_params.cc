@@ -59,11 +59,13 @@ void read_logit_bias(Fields& fields, const Rules& rules, GenerationParams& param
   for (const auto& [key, value] : biases->items()) {
     TokenId token = -1;
     const auto parsed = std::from_chars(key.data(), key.data() + key.size(), token);
-    const bool whole = parsed.ec == std::errc() && parsed.ptr == key.data() + key.size();
-    if (!whole || token < 0 || token >= rules.vocabulary_size) {
+    // Printed again it must be the key: else "5" and "05" would both be there, and one be ignored.
+    const bool is_plain = parsed.ec == std::errc() && fmt::to_string(token) == key;
+    if (!is_plain || token < 0 || token >= rules.vocabulary_size) {
       return fields.fail(invalid_field(
           "logit_bias", "invalid_value",
-          fmt::format("The keys of \"logit_bias\" must be token ids below {}, but one is \"{}\".",
+          fmt::format("The keys of \"logit_bias\" must be token ids below {} in plain digits, but "
+                      "one is \"{}\".",
                       rules.vocabulary_size, key.substr(0, 32))));
     }
     const std::string param = "logit_bias." + key;
@@ -74,15 +76,7 @@ void read_logit_bias(Fields& fields, const Rules& rules, GenerationParams& param
           invalid_field(param, "invalid_value",
                         fmt::format("\"{}\" must be from -100 to 100, but is {}.", param, bias)));
     }
-    // "7" and "07" are different keys of one token: the last one counts, once.
-    auto& list = params.sampling.logit_bias;
-    const auto same = std::find_if(list.begin(), list.end(),
-                                   [token](const auto& entry) { return entry.token == token; });
-    if (same != list.end()) {
-      same->bias = static_cast<float>(bias);
-    } else {
-      list.push_back({.token = token, .bias = static_cast<float>(bias)});
-    }
+    params.sampling.logit_bias.push_back({.token = token, .bias = static_cast<float>(bias)});
   }
 }
 

@@ -11,6 +11,8 @@
 namespace tandem::server::openai {
 namespace {
 
+using ::testing::HasSubstr;
+
 Rules rules() {
   return {.model_names = {"tiny", "other/name"},
           .model_length_max = 100,
@@ -85,12 +87,13 @@ TEST(ChatRequest, ReadsEveryField) {
     "model":"other/name","temperature":0,"top_p":0.5,"top_k":-1,"min_p":0.1,
     "presence_penalty":-2,"frequency_penalty":2,"repetition_penalty":1.5,"seed":-1,
     "stop":["a","b"],"stop_token_ids":[3,4],"min_tokens":2,"max_tokens":9,
-    "max_completion_tokens":7.0,"ignore_eos":true,"logit_bias":{"5":-100,"05":3,"6":1},
+    "max_completion_tokens":7.0,"ignore_eos":true,"logit_bias":{"5":-100,"6":1,"0":2},
     "logprobs":true,"top_logprobs":3,"n":2,"stream":true,"stream_options":{"include_usage":true},
     "include_stop_str_in_output":true,"skip_special_tokens":false,"user":"u","cache_salt":"s",
-    "chat_template_kwargs":{"enable_thinking":false},"tools":[{"type":"function","a":1}],
-    "tool_choice":"auto","parallel_tool_calls":false,"response_format":{"type":"text"},
-    "add_generation_prompt":false,"continue_final_message":true,"unknown_field":[1])"));
+    "chat_template_kwargs":{"enable_thinking":false},"tool_choice":"auto",
+    "tools":[{"type":"function","function":{"name":"f"},"a":1}],"parallel_tool_calls":false,
+    "response_format":{"type":"text"},"add_generation_prompt":false,
+    "continue_final_message":true,"unknown_field":[1])"));
   const GenerationParams& params = request.params;
   EXPECT_EQ(params.model, "other/name");
   EXPECT_EQ(params.sampling.temperature, 0);
@@ -107,9 +110,10 @@ TEST(ChatRequest, ReadsEveryField) {
   EXPECT_EQ(params.tokens_min, 2u);
   EXPECT_EQ(params.tokens_max, 7u);
   EXPECT_TRUE(params.ignore_eos);
-  ASSERT_EQ(params.sampling.logit_bias.size(), 2u);
+  ASSERT_EQ(params.sampling.logit_bias.size(), 3u);
   EXPECT_EQ(params.sampling.logit_bias[0].token, 5);
-  EXPECT_EQ(params.sampling.logit_bias[0].bias, 3);
+  EXPECT_EQ(params.sampling.logit_bias[0].bias, -100);
+  EXPECT_EQ(params.sampling.logit_bias[2].token, 0);
   EXPECT_EQ(params.sampling.logprobs_count, 3);
   EXPECT_EQ(params.n, 2u);
   EXPECT_TRUE(params.stream);
@@ -118,7 +122,7 @@ TEST(ChatRequest, ReadsEveryField) {
   EXPECT_FALSE(params.skip_special);
   EXPECT_EQ(params.cache_salt, "s");
   EXPECT_EQ(request.input.variables_json, R"({"enable_thinking":false})");
-  EXPECT_EQ(request.input.tools_json, R"([{"type":"function","a":1}])");
+  EXPECT_EQ(request.input.tools_json, R"([{"type":"function","function":{"name":"f"},"a":1}])");
   EXPECT_FALSE(request.input.add_generation_prompt);
   EXPECT_TRUE(request.input.continue_final_message);
 }
@@ -154,7 +158,15 @@ TEST(ChatRequest, ASaltIsAsLongAsTheCacheCanKeepApart) {
 }
 
 TEST(ChatRequest, WithoutToolChoiceTheModelIsToldOfNoTools) {
-  EXPECT_EQ(chat(chat_with(R"("tools":[{"a":1}],"tool_choice":"none")")).input.tools_json, "");
+  const std::string tools = R"("tools":[{"type":"function","function":{"name":"f"}}])";
+  EXPECT_EQ(chat(chat_with(tools + R"(,"tool_choice":"none")")).input.tools_json, "");
+}
+
+TEST(ChatRequest, AToolIsGivenToTheTemplateAsItCame) {
+  const std::string tools =
+      R"([{"type":"function","function":{"name":"f","parameters":null,"b":1},"a":2},)"
+      R"({"function":{"parameters":{"type":"object"},"name":"g"},"type":"function"}])";
+  EXPECT_EQ(chat(chat_with("\"tools\":" + tools)).input.tools_json, tools);
 }
 
 // long: a table of every field.
@@ -214,6 +226,21 @@ TEST(ChatRequest, NamesTheFieldAtFault) {
        "invalid_value"},
       {R"("tools":{})", "tools", "invalid_type"},
       {R"("tools":[1])", "tools[0]", "invalid_type"},
+      {R"("tools":[{}])", "tools[0].type", "missing_field"},
+      {R"("tools":[{}],"tool_choice":"none")", "tools[0].type", "missing_field"},
+      {R"("tools":[{"type":1}])", "tools[0].type", "invalid_type"},
+      {R"("tools":[{"type":"web_search"}])", "tools[0].type", "unsupported"},
+      {R"("tools":[{"type":"function"}])", "tools[0].function", "missing_field"},
+      {R"("tools":[{"type":"function","name":"f"}])", "tools[0].function", "missing_field"},
+      {R"("tools":[{"type":"function","function":"f"}])", "tools[0].function", "invalid_type"},
+      {R"("tools":[{"type":"function","function":{}}])", "tools[0].function.name", "missing_field"},
+      {R"("tools":[{"type":"function","function":{"name":5}}])", "tools[0].function.name",
+       "invalid_type"},
+      {R"("tools":[{"type":"function","function":{"name":""}}])", "tools[0].function.name",
+       "invalid_value"},
+      {R"("tools":[{"type":"function","function":{"name":"f"}},
+                   {"type":"function","function":{"name":"g","parameters":"{}"}}])",
+       "tools[1].function.parameters", "invalid_type"},
       {R"("tool_choice":"required")", "tool_choice", "unsupported"},
       {R"("tool_choice":{"type":"function"})", "tool_choice", "unsupported"},
       {R"("response_format":{"type":"json_object"})", "response_format", "unsupported"},
@@ -236,6 +263,16 @@ TEST(ChatRequest, NamesTheFieldAtFault) {
   for (const Case& wrong : cases) {
     const std::string body = chat_with(wrong.fields);
     expect_refused(parse_chat_request(body, rules()), body, wrong.param, wrong.code);
+  }
+}
+
+/// One token has one key, so that no bias overrides another one unseen.
+TEST(ChatRequest, ABiasHasItsTokenAsPlainDigits) {
+  for (const std::string key : {"05", "00", "+5", "-0", " 5", "5 ", "5.0", "0x5", "", "50"}) {
+    const std::string body = chat_with(R"("logit_bias":{"5":1,")" + key + R"(":2})");
+    const auto parsed = parse_chat_request(body, rules());
+    expect_refused(parsed, body, "logit_bias", "invalid_value");
+    EXPECT_THAT(std::get<ApiError>(parsed).message, HasSubstr("\"" + key + "\""));
   }
 }
 

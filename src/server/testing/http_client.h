@@ -55,6 +55,9 @@ class HttpClient {
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   }
 
+  /// Sends no more, and still reads.
+  void half_close() { shutdown(fd_, SHUT_WR); }
+
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
