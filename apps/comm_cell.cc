@@ -116,7 +116,6 @@ double two_shot_bytes(const CommSize& size) {
 
 /// Columns of a matrix of `tokens` rows, in equal parts.
 Result<CommCall> make_gather_blocks(SymmetricHeap& heap, Stream& stream, const CommSize& size) {
-  constexpr int64_t kPieceFloats = 1 << 18;  // as model/rank_comm.cc
   std::vector<comm::Block> blocks;
   int64_t columns_max = 0;
   for (int rank = 0; rank < size.ranks; ++rank) {
@@ -126,8 +125,9 @@ Result<CommCall> make_gather_blocks(SymmetricHeap& heap, Stream& stream, const C
     columns_max = std::max(columns_max, columns);
   }
   auto gather = std::make_shared<comm::GatherBlocks>(TANDEM_TRY(comm::GatherBlocks::create(
-      heap, {.columns_max = columns_max,
-             .floats_max = std::min(kPieceFloats, size.tokens * columns_max)})));
+      heap,
+      {.columns_max = columns_max,
+       .floats_max = std::min(comm::GatherBlocks::kPieceFloats, size.tokens * columns_max)})));
   return CommCall([=, &stream, y = values(size.tokens * size.hidden)]() mutable {
     return gather->run(stream, matrix(y, size.tokens, size.hidden), blocks);
   });
@@ -198,7 +198,8 @@ Result<CommCall> make_combine(SymmetricHeap& heap, Stream& stream, const CommSiz
 
 /// Every pair's row is read once; each rank makes sums, reduces them and adds them to y.
 double combine_bytes(const CommSize& size) {
-  const bool is_short = message_bytes(size) <= 8192 * sizeof(float);  // AllReduce's default
+  const int64_t short_floats = comm::AllReduce::Options().one_shot_floats_max;
+  const bool is_short = size.tokens * size.hidden <= short_floats;
   return rows_bytes(size) * static_cast<double>(size.k) + size.ranks * rows_bytes(size) * 2 +
          (is_short ? one_shot_bytes(size) : two_shot_bytes(size));
 }

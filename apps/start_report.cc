@@ -4,16 +4,12 @@
 
 #include <utility>
 
+#include "base/list_text.h"
+
 namespace tandem::apps {
 namespace {
 
 constexpr size_t kValueColumn = 24;  // behind the longest name
-
-std::string names_line(const std::vector<std::string>& names) {
-  std::string line;
-  for (const std::string& name : names) line += (line.empty() ? "" : ", ") + name;
-  return line;
-}
 
 std::string layout_line(const LayoutOptions& options) {
   const int ranks = options.layout.ranks_count();
@@ -31,7 +27,7 @@ std::string start_report(const StartFacts& facts, const LayoutOptions& layout) {
   const std::string each = layout.layout.data_parallel == 1 ? "" : " in each data-parallel group";
   const std::vector<std::pair<const char*, std::string>> lines = {
       {"model", facts.folder},
-      {"served-model-name", names_line(facts.names)},
+      {"served-model-name", list_text(facts.names)},
       {"dtype", dtype_name(facts.compute)},
       {"layout", layout_line(layout)},
       {"kv-cache-tokens",

@@ -4,8 +4,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
+#include "base/list_text.h"
 #include "comm/heap_options.h"
 
 namespace tandem::comm {
@@ -65,10 +67,9 @@ Result<Regrouped> ProcessGroup::enter(Reunion reunion) {
                       .ranks = std::move(reunion.ranks),
                       .brought = std::move(reunion.brought),
                       .losses = roster_.losses()};
-  std::string lost;
-  for (const LostRank& loss : regrouped.losses) lost += (lost.empty() ? "" : ", ") + loss.name;
+  const auto lost = regrouped.losses | std::views::transform(&LostRank::name);
   spdlog::warn("comm_regrouped rank={} ranks_left={} lost=\"{}\"", reunion_.rank, ranks_count,
-               lost);
+               list_text(lost));
   return regrouped;
 }
 

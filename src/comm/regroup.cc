@@ -7,6 +7,8 @@
 #include <charconv>
 #include <thread>
 
+#include "base/list_text.h"
+
 namespace tandem::comm {
 namespace {
 
@@ -152,13 +154,13 @@ class Survivor {
     }
     const std::vector<int> ranks = roster_.survivors();
     if (ranks.empty() || ranks.front() != options_.rank) return std::optional<Reunion>();
-    std::string missing;
+    std::vector<std::string> missing;
     for (const int rank : ranks) {
       if (rank == options_.rank || guests_[static_cast<size_t>(rank)]) continue;
-      missing += (missing.empty() ? "" : ", ") + roster_.name(rank);
+      missing.push_back(roster_.name(rank));
     }
     if (missing.empty()) return receive_all(ranks);
-    TANDEM_TRY(wait_for(missing));
+    TANDEM_TRY(wait_for(list_text(missing)));
     auto socket = TANDEM_TRY(listener_.accept(steady_clock::now() + kLook));
     if (socket) accept(Connection(std::move(*socket)));
     return std::optional<Reunion>();
@@ -242,7 +244,7 @@ class Survivor {
   /// False when one of them has ended instead.
   Result<bool> wait_for_ready(const std::vector<int>& ranks) {
     while (true) {
-      std::string missing;
+      std::vector<std::string> missing;
       std::vector<int> descriptors;
       for (const int rank : ranks) {
         if (rank == options_.rank) continue;
@@ -251,11 +253,11 @@ class Survivor {
         if (!message.ok()) return false;
         if (message->has_value()) guest.is_ready = true;
         if (guest.is_ready) continue;
-        missing += (missing.empty() ? "" : ", ") + roster_.name(rank);
+        missing.push_back(roster_.name(rank));
         descriptors.push_back(guest.connection.descriptor());
       }
       if (missing.empty()) return true;
-      TANDEM_TRY(wait_for(missing));
+      TANDEM_TRY(wait_for(list_text(missing)));
       io::wait_readable(descriptors, kLook);
     }
   }

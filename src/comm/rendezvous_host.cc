@@ -3,6 +3,7 @@
 
 #include <list>
 
+#include "base/list_text.h"
 #include "comm/missing_log.h"
 #include "comm/regroup.h"
 #include "comm/rendezvous_sides.h"
@@ -162,14 +163,14 @@ class Host {
 
   template <typename Predicate>
   std::string names_of(Predicate is_meant) const {
-    std::string ranks;
+    std::vector<std::string> named;
     size_t count = 0;
     for (size_t rank = 1; rank < meeting_.places.size(); ++rank) {
       if (!is_meant(rank)) continue;
       if (++count > kMissingNamedMax) continue;
-      ranks += fmt::format("{}rank {} of host {}", ranks.empty() ? "" : ", ", rank,
-                           meeting_.places[0].host);
+      named.push_back(fmt::format("rank {} of host {}", rank, meeting_.places[0].host));
     }
+    std::string ranks = list_text(named);
     if (count > kMissingNamedMax) ranks += fmt::format(" and {} more", count - kMissingNamedMax);
     return ranks;
   }

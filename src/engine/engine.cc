@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/list_text.h"
 #include "engine/validate.h"
 
 namespace tandem::engine {
@@ -18,10 +19,10 @@ int64_t monotonic_us() {
 }
 
 std::string lost_text(const std::vector<std::string>& ranks) {
-  std::string names;
-  for (const std::string& name : ranks) names += (names.empty() ? "" : ", ") + name;
-  return "gone: " + names + "; the other ranks go on, and requests that need an expert that is " +
-         "lost with them end with an error";
+  return fmt::format(
+      "gone: {}; the other ranks go on, and requests that need an expert that is lost with them "
+      "end with an error",
+      list_text(ranks));
 }
 
 /// Twice what can live at once: every request that does, and as many that ended a moment ago. Only

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <ranges>
+
+#include "base/list_text.h"
 
 namespace tandem::engine {
 namespace {
@@ -107,17 +110,13 @@ Result<void> RankPeers::go_on(const Error& error, ModelRunner& runner) {
   runner.use(&links_->comm());
   options_.balance.first_steps = kFirstStepsAfterLoss;
   TANDEM_TRY(start_balancing());
-  std::string lost;
-  for (const comm::LostRank& rank : regrouped.losses) {
-    lost += (lost.empty() ? "" : ", ") + rank.name;
-  }
+  const auto lost = regrouped.losses | std::views::transform(&comm::LostRank::name);
   {
     const std::lock_guard lock(mutex_);
-    lost_ranks_.clear();
-    for (const comm::LostRank& rank : regrouped.losses) lost_ranks_.push_back(rank.name);
+    lost_ranks_.assign(lost.begin(), lost.end());
   }
   spdlog::warn("rank_degraded rank={} lost=\"{}\" ranks_left={} experts_lost={}", options_.rank,
-               lost, numbers_.size(), lost_with_.size());
+               list_text(lost), numbers_.size(), lost_with_.size());
   return {};
 }
 

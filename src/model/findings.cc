@@ -1,7 +1,11 @@
 #include "model/findings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
+
+#include "base/list_text.h"
 
 namespace tandem::model {
 
@@ -16,10 +20,9 @@ std::string Findings::text() const {
   std::string text;
   for (const Group& group : groups_) {
     if (!text.empty()) text += "; ";
-    text += group.kind + " (" + std::to_string(group.count) + "): ";
-    for (size_t i = 0; i < group.items.size(); ++i) text += (i == 0 ? "" : ", ") + group.items[i];
+    text += fmt::format("{} ({}): {}", group.kind, group.count, list_text(group.items));
     if (group.count > group.items.size()) {
-      text += ", ... and " + std::to_string(group.count - group.items.size()) + " more";
+      text += fmt::format(", ... and {} more", group.count - group.items.size());
     }
   }
   return text;

@@ -8,8 +8,6 @@
 namespace tandem::model {
 namespace {
 
-constexpr int64_t kGatherFloats = 1 << 18;  // a piece of 1 MiB amortises a signal
-
 std::span<float> flat(TensorView<float, 2> y) {
   TANDEM_CHECK(y.shape[0] <= 1 || y.row_stride == y.shape[1], "rows without gaps");
   return {y.data, static_cast<size_t>(y.size())};
@@ -35,8 +33,9 @@ Result<std::unique_ptr<RankComm>> RankComm::create(comm::SymmetricHeap& heap, co
       columns_max = std::max(columns_max, made->vocabulary_ranges_.back().count());
     }
     made->vocabulary_ = TANDEM_TRY(comm::GatherBlocks::create(
-        group, {.columns_max = columns_max,
-                .floats_max = std::min(kGatherFloats, limits.rows_max * columns_max)}));
+        group,
+        {.columns_max = columns_max,
+         .floats_max = std::min(comm::GatherBlocks::kPieceFloats, limits.rows_max * columns_max)}));
   }
   if (c.experts_count == 0) return made;
   if (!shard.exchanges_tokens()) {

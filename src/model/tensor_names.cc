@@ -1,9 +1,13 @@
 #include "model/tensor_names.h"
 
+#include <fmt/format.h>
+
+#include <ranges>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "base/list_text.h"
 #include "model/findings.h"
 
 namespace tandem::model {
@@ -14,11 +18,9 @@ std::string layer_prefix(int64_t layer) {
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  }
-  return text + "]";
+  const auto sizes =
+      shape | std::views::transform([](int64_t size) { return std::to_string(size); });
+  return fmt::format("[{}]", list_text(sizes));
 }
 
 void add_mlp(std::vector<ExpectedTensor>& tensors, int64_t width, int64_t hidden, std::string gate,

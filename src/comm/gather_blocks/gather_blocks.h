@@ -29,6 +29,8 @@ struct Block {
 /// Reuse      that of all_gather
 class GatherBlocks {
  public:
+  /// For matrices that are longer: a piece of 1 MiB amortises a signal.
+  static constexpr int64_t kPieceFloats = 1 << 18;
   struct Options {
     int64_t columns_max = 0;  ///< of any block
     int64_t floats_max = 0;   ///< blocks travel in pieces of this size, at least a row at a time
