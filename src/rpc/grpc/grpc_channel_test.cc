@@ -145,7 +145,7 @@ TEST_F(GrpcChannelTest, APeerThatFallsSilentIsGivenUpByBothSides) {
   ASSERT_TRUE(a.channel->connect("b", relay.address()).ok());
   ASSERT_TRUE(until([&] { return a.is_connected("b") && b.is_connected("a"); }));
   // Silence alone is no death: the probes are answered for far longer than silence_max.
-  network.run_for(milliseconds(2'500));
+  network.run_for(milliseconds(1'500));
   EXPECT_EQ(a.count("closed b"), 0);
   EXPECT_EQ(b.count("closed a"), 0);
   relay.freeze();

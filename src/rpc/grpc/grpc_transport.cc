@@ -7,11 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "rpc/grpc/client_stream.h"
 #include "rpc/grpc/credentials.h"
 #include "rpc/grpc/exchange.grpc.pb.h"
 #include "rpc/grpc/mailbox.h"
+#include "rpc/grpc/server_stream.h"
 #include "rpc/grpc/status.h"
-#include "rpc/grpc/stream.h"
 
 namespace tandem::rpc {
 namespace {

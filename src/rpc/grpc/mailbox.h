@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/strong_id.h"
 #include "io/executor.h"
 
 namespace tandem::rpc {

@@ -103,6 +103,7 @@ class QueuedStream : public Reactor, public Stream<Out, In> {
  protected:
   /// Nothing more comes from the other side. Under `mutex_`.
   virtual void on_last_read() = 0;
+  bool is_writing() const { return !writes_.empty(); }
 
   Mailbox& mailbox_;
   const StreamId id_;
@@ -117,86 +118,6 @@ class QueuedStream : public Reactor, public Stream<Out, In> {
   std::vector<In> reads_;
   size_t read_bytes_ = 0;
   bool reading_waits_ = false;  ///< for take()
-
- protected:
-  bool is_writing() const { return !writes_.empty(); }
-};
-
-/// The side that calls. `start` is told the context and the reactor, and makes the call.
-template <typename Out, typename In>
-class ClientStream final : public QueuedStream<grpc::ClientBidiReactor<Out, In>, Out, In> {
- public:
-  using QueuedStream<grpc::ClientBidiReactor<Out, In>, Out, In>::QueuedStream;
-
-  grpc::ClientContext& context() { return context_; }
-
-  /// After the call was prepared with this object as its reactor.
-  void start() {
-    const std::lock_guard lock(this->mutex_);
-    // Until the hold is removed, gRPC does not end the call, so that operations may be started.
-    this->AddHold();
-    this->StartRead(&this->incoming_);
-    this->StartCall();
-  }
-
-  void end(const grpc::Status&) override {
-    const std::lock_guard lock(this->mutex_);
-    context_.TryCancel();
-    release();
-  }
-
-  void OnDone(const grpc::Status& status) override { this->mailbox_.done(this->id_, status); }
-
- private:
-  void on_last_read() override { release(); }
-  void release() {
-    if (!std::exchange(this->ended_, true)) this->RemoveHold();
-  }
-
-  grpc::ClientContext context_;
-};
-
-/// The side that is called. Its end is told to the other as a status.
-template <typename Out, typename In>
-class ServerStream final : public QueuedStream<grpc::ServerBidiReactor<In, Out>, Out, In> {
- public:
-  ServerStream(Mailbox& mailbox, const StreamLimits& limits, grpc::CallbackServerContext& context)
-      : QueuedStream<grpc::ServerBidiReactor<In, Out>, Out, In>(mailbox, limits),
-        context_(context) {}
-
-  /// When its owner knows of it.
-  void start() {
-    const std::lock_guard lock(this->mutex_);
-    if (!this->ended_) this->StartRead(&this->incoming_);
-  }
-
-  void end(const grpc::Status& status) override {
-    const std::lock_guard lock(this->mutex_);
-    if (this->ended_) return;
-    // The status would wait behind a message that the other side may never take.
-    if (this->is_writing()) context_.TryCancel();
-    finish(status);
-  }
-
-  void OnCancel() override {
-    const std::lock_guard lock(this->mutex_);
-    finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the connection was lost or closed"));
-  }
-
-  void OnDone() override { this->mailbox_.done(this->id_, status_); }
-
- private:
-  void on_last_read() override {
-    finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the peer closed the connection"));
-  }
-  void finish(const grpc::Status& status) {
-    if (std::exchange(this->ended_, true)) return;
-    status_ = status;
-    this->Finish(status);
-  }
-
-  grpc::CallbackServerContext& context_;  ///< gRPC's; lives until OnDone
-  grpc::Status status_;
 };
 
 }  // namespace tandem::rpc
