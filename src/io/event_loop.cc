@@ -1,0 +1,74 @@
+#include "io/event_loop.h"
+
+#include <algorithm>
+
+namespace tandem::io {
+
+void EventLoop::wake(Task& task) {
+  const std::lock_guard lock(mutex_);
+  if (std::find(woken_.begin(), woken_.end(), &task) != woken_.end()) return;
+  woken_.push_back(&task);
+  changed_.notify_one();
+}
+
+void EventLoop::wake_at(Task& task, Time time) {
+  const std::lock_guard lock(mutex_);
+  alarms_[&task] = time;
+  changed_.notify_one();
+}
+
+void EventLoop::forget(Task& task) {
+  const std::lock_guard lock(mutex_);
+  std::erase(woken_, &task);
+  alarms_.erase(&task);
+}
+
+void EventLoop::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  changed_.notify_one();
+}
+
+void EventLoop::run() {
+  while (Task* task = wait_for_task(Time::max())) task->run();
+}
+
+bool EventLoop::run_until(const std::function<bool()>& done, Time deadline) {
+  while (!done()) {
+    Task* task = wait_for_task(deadline);
+    if (task == nullptr) return done();
+    task->run();
+  }
+  return true;
+}
+
+Task* EventLoop::wait_for_task(Time deadline) {
+  std::unique_lock lock(mutex_);
+  while (!stopped_) {
+    const auto alarm = std::min_element(alarms_.begin(), alarms_.end(),
+                                        [](auto& a, auto& b) { return a.second < b.second; });
+    const Time time = now();
+    // Due alarms first: a task that is woken without end must not keep another from its time.
+    if (alarm != alarms_.end() && alarm->second <= time) {
+      Task* task = alarm->first;
+      alarms_.erase(alarm);
+      return task;
+    }
+    if (!woken_.empty()) {
+      Task* task = woken_.front();
+      woken_.erase(woken_.begin());
+      return task;
+    }
+    if (deadline <= time) return nullptr;
+    const Time wake_time = alarm == alarms_.end() ? deadline : std::min(deadline, alarm->second);
+    // A wait until Time::max() would overflow in the library's conversion to another clock.
+    if (wake_time == Time::max()) {
+      changed_.wait(lock);
+    } else {
+      changed_.wait_until(lock, wake_time);
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace tandem::io
