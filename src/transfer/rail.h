@@ -46,7 +46,7 @@ struct Registration {
 /// the two regions are the caller's duty.
 struct RailWrite {
   RailPeerId peer;
-  RailRegionId source;  ///< Of Access::kSource.
+  RailRegionId source;  ///< Of Access::kSource; not looked at when bytes is 0.
   uint64_t source_offset = 0;
   RemoteKey target;
   uint64_t target_offset = 0;  ///< To be added to target.base.
