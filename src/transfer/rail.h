@@ -127,7 +127,7 @@ class Rail {
   virtual Result<Registration> register_memory(const MemoryBlock& memory, Access access) = 0;
   /// Always succeeds, later: region_closed(). kTarget: if can_fence(), no byte of the memory
   /// changes any more through this key from that event on, not even by a write that had begun, and
-  /// writes with it bring no immediate. kSource: no post may use it any more.
+  /// writes with it bring no immediate. kSource: takes effect at once; no post may be using it.
   virtual void close_region(RailRegionId region) = 0;
 
   /// Peer and source region must be known and not closed. Errors come as events.
