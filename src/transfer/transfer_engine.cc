@@ -42,6 +42,11 @@ Result<std::unique_ptr<TransferEngine>> TransferEngine::create(
 TransferEngine::TransferEngine(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 TransferEngine::~TransferEngine() = default;
 
+TransferEngine::Core& TransferEngine::touched() {
+  core_->touch();
+  return *core_;
+}
+
 EngineAddress TransferEngine::address() const {
   EngineAddress address;
   for (const auto& rail : core_->shared.rails) address.rails.push_back(rail->address());
@@ -49,11 +54,11 @@ EngineAddress TransferEngine::address() const {
 }
 
 Result<PeerId> TransferEngine::add_peer(std::string name, const EngineAddress& address) {
-  return core_->peers.add(std::move(name), address);
+  return touched().peers.add(std::move(name), address);
 }
 
 void TransferEngine::close_peer(PeerId peer) {
-  core_->close_peer(peer);
+  touched().close_peer(peer);
 }
 
 uint32_t TransferEngine::open_paths(PeerId peer) const {
@@ -62,56 +67,59 @@ uint32_t TransferEngine::open_paths(PeerId peer) const {
 }
 
 Result<MemoryId> TransferEngine::add_memory(const MemoryBlock& memory) {
-  return core_->regions.add_memory(memory);
+  return touched().regions.add_memory(memory);
 }
 
 Result<void> TransferEngine::remove_memory(MemoryId memory) {
-  return core_->regions.remove_memory(memory);
+  return touched().regions.remove_memory(memory);
 }
 
 Result<Grant> TransferEngine::grant(MemoryId memory) {
-  return core_->regions.grant(memory);
+  return touched().regions.grant(memory);
 }
 
 void TransferEngine::revoke(GrantId grant, std::function<void(bool is_fenced)> on_closed) {
-  core_->regions.revoke(grant, std::move(on_closed));
+  touched().regions.revoke(grant, std::move(on_closed));
 }
 
 Result<TargetId> TransferEngine::add_target(PeerId peer, RegionDescriptor descriptor) {
-  const Peer* found = core_->peers.find(peer);
+  Core& core = touched();
+  const Peer* found = core.peers.find(peer);
   if (found == nullptr) {
     return make_error(Code::kInvalidArgument, fmt::format("there is no peer {}", peer.value));
   }
-  return core_->regions.add_target(peer, static_cast<uint32_t>(found->paths.size()),
-                                   std::move(descriptor));
+  return core.regions.add_target(peer, static_cast<uint32_t>(found->paths.size()),
+                                 std::move(descriptor));
 }
 
 Result<void> TransferEngine::remove_target(TargetId target) {
-  return core_->regions.remove_target(target);
+  return touched().regions.remove_target(target);
 }
 
 Result<void> TransferEngine::expect(Arrival arrival, uint64_t count,
                                     std::function<void()> on_complete) {
-  return core_->arrivals.expect(arrival, count, std::move(on_complete));
+  return touched().arrivals.expect(arrival, count, std::move(on_complete));
 }
 
 bool TransferEngine::cancel_expected(Arrival arrival) {
-  return core_->arrivals.cancel(arrival);
+  return touched().arrivals.cancel(arrival);
 }
 
 Result<TransferId> TransferEngine::begin(TransferOptions options) {
-  const Transfer* transfer = TANDEM_TRY(core_->transfers.begin(std::move(options)));
+  Core& core = touched();
+  const Transfer* transfer = TANDEM_TRY(core.transfers.begin(std::move(options)));
   return transfer->id;
 }
 
 Result<void> TransferEngine::write(TransferId id, WritePath path,
                                    std::span<const WriteRange> slices) {
-  Transfer* transfer = TANDEM_TRY(core_->transfers.find_open(id));
-  const Core::Ends ends = TANDEM_TRY(core_->ends_of(path.source, path.target));
-  TANDEM_TRY(core_->transfers.check_room(slices.size()));
+  Core& core = touched();
+  Transfer* transfer = TANDEM_TRY(core.transfers.find_open(id));
+  const Core::Ends ends = TANDEM_TRY(core.ends_of(path.source, path.target));
+  TANDEM_TRY(core.transfers.check_room(slices.size()));
   for (const WriteRange& range : slices) TANDEM_TRY(Core::check_fits(ends, range));
   for (const WriteRange& range : slices) {
-    core_->transfers.submit(*transfer, {ends.memory, ends.target, range});
+    core.transfers.submit(*transfer, {ends.memory, ends.target, range});
   }
   return {};
 }
@@ -139,56 +147,61 @@ Result<void> TransferEngine::write_pages(TransferId id, WritePath path, const Pa
 }
 
 Result<void> TransferEngine::write_imm(TransferId id, TargetId target_id) {
-  Transfer* transfer = TANDEM_TRY(core_->transfers.find_open(id));
+  Core& core = touched();
+  Transfer* transfer = TANDEM_TRY(core.transfers.find_open(id));
   if (!transfer->options.arrival.has_value()) {
     return make_error(Code::kInvalidArgument,
                       fmt::format("transfer {} counts nowhere, so it has no immediate", id.value));
   }
-  Target* target = TANDEM_TRY(core_->target_of(target_id));
-  TANDEM_TRY(core_->transfers.check_room(1));
-  core_->transfers.submit(*transfer, {.target = target});
+  Target* target = TANDEM_TRY(core.target_of(target_id));
+  TANDEM_TRY(core.transfers.check_room(1));
+  core.transfers.submit(*transfer, {.target = target});
   return {};
 }
 
 Result<void> TransferEngine::scatter(TransferId id, MemoryId source,
                                      std::span<const ScatterRange> slices) {
-  Transfer* transfer = TANDEM_TRY(core_->transfers.find_open(id));
-  TANDEM_TRY(core_->transfers.check_room(slices.size()));
+  Core& core = touched();
+  Transfer* transfer = TANDEM_TRY(core.transfers.find_open(id));
+  TANDEM_TRY(core.transfers.check_room(slices.size()));
   for (const ScatterRange& slice : slices) {
-    const Core::Ends ends = TANDEM_TRY(core_->ends_of(source, slice.target));
+    const Core::Ends ends = TANDEM_TRY(core.ends_of(source, slice.target));
     TANDEM_TRY(Core::check_fits(ends, slice.range));
   }
   for (const ScatterRange& slice : slices) {
-    core_->transfers.submit(*transfer, {core_->regions.find_memory(source),
-                                        core_->regions.find_target(slice.target), slice.range});
+    core.transfers.submit(*transfer, {core.regions.find_memory(source),
+                                      core.regions.find_target(slice.target), slice.range});
   }
   return {};
 }
 
 Result<void> TransferEngine::finish(TransferId id) {
-  Transfer* transfer = TANDEM_TRY(core_->transfers.find_open(id));
+  Core& core = touched();
+  Transfer* transfer = TANDEM_TRY(core.transfers.find_open(id));
   transfer->is_finished = true;
-  core_->transfers.settle(*transfer);
+  core.transfers.settle(*transfer);
   return {};
 }
 
 void TransferEngine::cancel(TransferId id) {
-  Transfer* transfer = core_->transfers.find(id);
+  Core& core = touched();
+  Transfer* transfer = core.transfers.find(id);
   if (transfer == nullptr) return;
-  core_->transfers.fail(*transfer, make_error(Code::kCancelled, "cancelled"));
-  core_->transfers.settle(*transfer);
+  core.transfers.fail(*transfer, make_error(Code::kCancelled, "cancelled"));
+  core.transfers.settle(*transfer);
 }
 
 Result<TransferId> TransferEngine::barrier(std::span<const TargetId> targets,
                                            TransferOptions options) {
+  Core& core = touched();
   if (!options.arrival.has_value()) {
     return make_error(Code::kInvalidArgument, "a barrier needs an arrival to count");
   }
-  TANDEM_TRY(core_->transfers.check_room(targets.size()));
-  for (TargetId target : targets) TANDEM_TRY(core_->target_of(target));
-  Transfer* transfer = TANDEM_TRY(core_->transfers.begin(std::move(options)));
+  TANDEM_TRY(core.transfers.check_room(targets.size()));
+  for (TargetId target : targets) TANDEM_TRY(core.target_of(target));
+  Transfer* transfer = TANDEM_TRY(core.transfers.begin(std::move(options)));
   for (TargetId target : targets) {
-    core_->transfers.submit(*transfer, {.target = core_->regions.find_target(target)});
+    core.transfers.submit(*transfer, {.target = core.regions.find_target(target)});
   }
   const TransferId id = transfer->id;
   TANDEM_TRY(finish(id));
@@ -197,16 +210,17 @@ Result<TransferId> TransferEngine::barrier(std::span<const TargetId> targets,
 
 Result<void> TransferEngine::send(PeerId peer, std::span<const std::byte> message,
                                   std::function<void(const Result<void>&)> on_end) {
+  Core& core = touched();
   if (message.size() > message_bytes_max()) {
     return make_error(Code::kInvalidArgument, fmt::format("a message of {} bytes is longer than {}",
                                                           message.size(), message_bytes_max()));
   }
-  if (core_->messenger.messages_count() >= core_->shared.options.messages_max) {
+  if (core.messenger.messages_count() >= core.shared.options.messages_max) {
     return make_error(Code::kResourceExhausted,
                       fmt::format("{} messages of {} wait to be sent; try again later",
-                                  core_->messenger.messages_count(), core_->shared.options.name));
+                                  core.messenger.messages_count(), core.shared.options.name));
   }
-  core_->messenger.send(
+  core.messenger.send(
       {.peer = peer,
        .bytes = encode(EngineMessage(UserMessage{Bytes(message.begin(), message.end())})),
        .on_end = std::move(on_end)});

@@ -23,7 +23,8 @@ namespace tandem::transfer {
 /// delivered. Of writes with unknown fate a late copy could still land after the transfer is over;
 /// so the peer is asked to close the registrations of that rail first, and only then are they
 /// repeated, without their immediates. Those follow at the very end (TransferOptions). With no path
-/// left, or without the peer's answer, transfers to it fail and say that they are not settled.
+/// left, or without the peer's answer, transfers to it fail and say that they are not settled. A
+/// lost path stays lost: a peer that returns is added anew, and gives new grants.
 ///
 /// **Threads.** Owned and driven by one thread; time comes only from the clock, and all that moves
 /// moves in progress(). EngineDriver gives it a thread.
@@ -94,7 +95,7 @@ class TransferEngine {
   /// Moves everything forward without blocking, then makes the callbacks that are due. False when
   /// there was nothing to do.
   bool progress();
-  /// When progress() has something to do even if no rail reports anything.
+  /// When progress() has something to do even if no rail reports anything; at once after a call.
   std::optional<TimePoint> next_deadline() const;
   /// The rails, for whoever waits on their descriptors.
   std::span<const std::unique_ptr<Rail>> rails() const;
@@ -107,6 +108,7 @@ class TransferEngine {
  private:
   class Core;
   explicit TransferEngine(std::unique_ptr<Core> core);
+  Core& touched();
   std::unique_ptr<Core> core_;
 };
 

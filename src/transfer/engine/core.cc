@@ -12,6 +12,9 @@ namespace {
 // too late.
 constexpr int kStallChecks = 4;
 
+// When a rail that took no more is tried again although it has reported nothing.
+constexpr Duration kFullRetry = std::chrono::microseconds(100);
+
 /// Keeps what a rail tells until the poll is over, when the rail may be called again.
 class Recorder final : public RailEvents {
  public:
@@ -74,6 +77,7 @@ TransferEngine::Core::Core(EngineOptions options, std::vector<std::unique_ptr<Ra
 bool TransferEngine::Core::progress() {
   TANDEM_CHECK(!is_in_progress_, "progress() is called by a callback of it");
   is_in_progress_ = true;
+  is_touched_ = false;
   shared.now = shared.clock();
   bool has_moved = false;
   for (uint32_t rail = 0; rail < shared.rails.size(); ++rail) has_moved |= poll(rail);
@@ -162,11 +166,14 @@ void TransferEngine::Core::handle_message(std::span<const std::byte> bytes) {
   });
 }
 
-std::optional<TimePoint> TransferEngine::Core::next_deadline() const {
+std::optional<TimePoint> TransferEngine::Core::next_deadline() {
+  if (is_touched_ || !shared.due.empty()) return shared.now;
   std::optional<TimePoint> next = fencing.next_deadline();
-  if (peers.posted_count() > 0 && (!next.has_value() || stall_check_at_ < *next)) {
-    next = stall_check_at_;
-  }
+  const auto add = [&](TimePoint deadline) {
+    if (!next.has_value() || deadline < *next) next = deadline;
+  };
+  if (peers.posted_count() > 0) add(stall_check_at_);
+  if (messenger.is_waiting() || !transfers.active().empty()) add(shared.now + kFullRetry);
   return next;
 }
 

@@ -16,8 +16,10 @@ class TransferEngine::Core {
        std::function<void(std::span<const std::byte>)> on_message);
 
   bool progress();
-  std::optional<TimePoint> next_deadline() const;
+  std::optional<TimePoint> next_deadline();
   void close_peer(PeerId peer);
+  /// The owner has called something, so that progress() may have something to do.
+  void touch() { is_touched_ = true; }
 
   /// Source and target of one call, and whether these ranges fit into them.
   struct Ends {
@@ -49,6 +51,7 @@ class TransferEngine::Core {
   std::vector<std::function<void()>> due_now_;
   TimePoint stall_check_at_;
   bool is_in_progress_ = false;
+  bool is_touched_ = false;
 };
 
 }  // namespace tandem::transfer

@@ -25,6 +25,7 @@ class Messenger {
   void send(Outgoing message) { waiting_.push_back(std::move(message)); }
   /// Not yet ended.
   size_t messages_count() const { return waiting_.size() + posted_.size() - free_.size(); }
+  bool is_waiting() const { return !waiting_.empty(); }
   /// True if anything was posted or given up.
   bool post_all();
   void ended(uint32_t post, RailOutcome outcome, const Error& error);

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transfer/loopback/loopback_fabric.h"
+#include "transfer/transfer_engine.h"
+
+namespace tandem::transfer {
+
+/// Engines in one thread over a loopback fabric and virtual time, which only moves when nothing
+/// else can.
+class LoopbackWorld {
+ public:
+  explicit LoopbackWorld(uint64_t seed) : fabric(seed, clock()) {}
+
+  Clock clock() {
+    return [this] { return now; };
+  }
+
+  struct EngineSetup {
+    EngineOptions options;
+    uint32_t rails_count = 1;
+    LoopbackRailOptions rail;
+    std::function<void(std::span<const std::byte>)> on_message;
+  };
+  TransferEngine& add_engine(EngineSetup setup) {
+    std::vector<std::unique_ptr<Rail>> rails;
+    for (uint32_t i = 0; i < setup.rails_count; ++i) {
+      LoopbackRailOptions options = setup.rail;
+      options.name = setup.options.name + " loopback" + std::to_string(i);
+      rails.push_back(fabric.make_rail(options));
+    }
+    engines.push_back(TransferEngine::create(setup.options, std::move(rails), clock(),
+                                             std::move(setup.on_message))
+                          .value());
+    return *engines.back();
+  }
+
+  const Rail& rail(const TransferEngine& engine, uint32_t index) { return *engine.rails()[index]; }
+
+  /// One progress() of every engine; if none moved, time goes to the next event. False when there
+  /// is none either.
+  bool step() {
+    bool has_moved = false;
+    for (const auto& engine : engines) {
+      if (engine != nullptr) has_moved |= engine->progress();
+    }
+    if (has_moved) return true;
+    std::optional<TimePoint> next = fabric.next_event();
+    for (const auto& engine : engines) {
+      if (engine == nullptr) continue;
+      const auto deadline = engine->next_deadline();
+      if (deadline.has_value() && (!next.has_value() || *deadline < *next)) next = deadline;
+    }
+    if (!next.has_value()) return false;
+    now = std::max(now, *next);
+    return true;
+  }
+  /// Until nothing is left to do; false if that takes too many steps.
+  bool run(uint64_t steps_max = 1'000'000) {
+    for (uint64_t i = 0; i < steps_max; ++i) {
+      if (!step()) return true;
+    }
+    return false;
+  }
+  /// For that much virtual time, at most.
+  void run_for(Duration duration) {
+    const TimePoint end = now + duration;
+    while (now < end && step()) {
+    }
+  }
+
+  TimePoint now{};
+  LoopbackFabric fabric;
+  std::vector<std::unique_ptr<TransferEngine>> engines;
+};
+
+}  // namespace tandem::transfer
