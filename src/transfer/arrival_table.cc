@@ -37,8 +37,9 @@ const ArrivalTable::Slot* ArrivalTable::waiting_slot(Arrival arrival) const {
   return slot.is_waiting && slot.epoch == arrival.epoch ? &slot : nullptr;
 }
 
-std::function<void()> ArrivalTable::end_wait(Slot& slot) {
+std::function<void()> ArrivalTable::end_wait(Slot& slot, bool is_complete) {
   slot.is_waiting = false;
+  slot.is_complete = is_complete;
   slot.missing = 0;
   --waiting_count_;
   return std::exchange(slot.on_complete, nullptr);
@@ -46,7 +47,7 @@ std::function<void()> ArrivalTable::end_wait(Slot& slot) {
 
 bool ArrivalTable::cancel(Arrival arrival) {
   if (waiting_slot(arrival) == nullptr) return false;
-  end_wait(slots_[arrival.slot]);
+  end_wait(slots_[arrival.slot], false);
   std::erase(complete_, arrival.slot);
   return true;
 }
@@ -65,7 +66,8 @@ std::function<void()> ArrivalTable::arrived(uint32_t immediate) {
     ++counts_.late;
   } else {
     ++counts_.counted;
-    if (--slot.missing == 0) return end_wait(slot);
+    ++slot.counted;
+    if (--slot.missing == 0) return end_wait(slot, true);
   }
   return nullptr;
 }
@@ -74,7 +76,15 @@ std::function<void()> ArrivalTable::take_complete() {
   if (complete_.empty()) return nullptr;
   Slot& slot = slots_[complete_.back()];
   complete_.pop_back();
-  return end_wait(slot);
+  return end_wait(slot, true);
+}
+
+ArrivalState ArrivalTable::state(Arrival arrival) const {
+  if (arrival.slot >= slots_.size()) return {};
+  const Slot& slot = slots_[arrival.slot];
+  if (slot.epoch != arrival.epoch) return {};
+  if (slot.is_waiting) return {ArrivalState::Status::kWaiting, slot.counted};
+  return {slot.is_complete ? ArrivalState::Status::kComplete : ArrivalState::Status::kGone, 0};
 }
 
 uint64_t ArrivalTable::missing(Arrival arrival) const {

@@ -30,6 +30,18 @@ struct ArrivalCounts {
   uint64_t unknown = 0;  ///< of a slot that never waited, or that does not exist
 };
 
+/// How far a wait is, for a writer that does not know what of its own has arrived.
+struct ArrivalState {
+  enum class Status : uint8_t {
+    kWaiting,
+    kComplete,
+    kGone,  ///< cancelled, never begun, or the slot waits for another epoch now
+  };
+  Status status = Status::kGone;
+  uint64_t counted = 0;  ///< of kWaiting
+  bool operator==(const ArrivalState&) const = default;
+};
+
 /// Counts immediates per slot and epoch. A slot waits for one epoch at a time, and the wait ends
 /// exactly once: by its last arrival or by cancel(). What comes outside of a wait is counted in
 /// counts() and never remembered, so arm a slot before its writers can know of it. Epochs of a slot
@@ -55,18 +67,21 @@ class ArrivalTable {
   uint32_t waiting_count() const { return waiting_count_; }
   /// Immediates still missing; 0 when it is not waiting.
   uint64_t missing(Arrival arrival) const;
+  ArrivalState state(Arrival arrival) const;
   const ArrivalCounts& counts() const { return counts_; }
 
  private:
   struct Slot {
     bool was_used = false;
     bool is_waiting = false;
+    bool is_complete = false;
     uint16_t epoch = 0;  // of this wait, or of the last one
     uint64_t missing = 0;
+    uint64_t counted = 0;
     std::function<void()> on_complete;
   };
   const Slot* waiting_slot(Arrival arrival) const;
-  std::function<void()> end_wait(Slot& slot);
+  std::function<void()> end_wait(Slot& slot, bool is_complete);
 
   std::vector<Slot> slots_;
   std::vector<uint16_t> complete_;  // slots whose wait was for 0

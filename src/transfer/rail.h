@@ -32,10 +32,8 @@ struct RemoteKey {
   bool operator==(const RemoteKey&) const = default;
 };
 
-enum class Access {
-  kSource,  ///< Our writes read from it.
-  kTarget,  ///< Who knows the key may write to it.
-};
+/// kSource: our writes read from it. kTarget: who knows the key may write to it.
+enum class Access { kSource, kTarget };
 
 struct Registration {
   RailRegionId id;
@@ -57,11 +55,13 @@ struct RailWrite {
 
 /// How a write or a message ended.
 enum class RailOutcome {
-  kDelivered,  ///< All bytes are visible at the target (delivery complete), and it was told.
-  kNotSent,    ///< Surely nothing of it reached the target, and nothing will. The path is lost.
-  kRejected,   ///< The target refused it (key closed or unknown); nothing of it landed or will.
-  /// Nothing, a part or all of it landed, or still may: until the target has closed the
-  /// registration. So may its immediate, once. The path is lost. Always an allowed answer.
+  /// All bytes are visible at the target (delivery complete). The event of its immediate is ready
+  /// there: the next poll reports it, or reports as many as it may.
+  kDelivered,
+  kNotSent,   ///< Surely nothing of it reached the target, and nothing will. The path is lost.
+  kRejected,  ///< The target refused it (key closed or unknown); nothing of it landed or will.
+  /// Any part of it landed, or may until the target has closed the registration, and so may, behind
+  /// all bytes, its immediate. The path is lost. Always an allowed answer.
   kUnknown,
 };
 

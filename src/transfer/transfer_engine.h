@@ -22,8 +22,10 @@ namespace tandem::transfer {
 /// **Lost rails.** When a path (one rail to one peer) is lost, the others take over what it had not
 /// delivered. Of writes with unknown fate a late copy could still land after the transfer is over;
 /// so the peer is asked to close the registrations of that rail first, and only then are they
-/// repeated, without their immediates. Those follow at the very end (TransferOptions). With no path
-/// left, or without the peer's answer, transfers to it fail and say that they are not settled. A
+/// repeated. If they carried immediates, the peer is also asked how many it has counted, while the
+/// transfer pauses, and exactly the missing ones are sent again, behind all bytes. So a count stays
+/// exact, and **when it is complete, nothing of its transfer can land any more**. With no path
+/// left, or without the peer's answer, transfers to it fail and say whether they are settled. A
 /// lost path stays lost: a peer that returns is added anew, and gives new grants.
 ///
 /// **Threads.** Owned and driven by one thread; time comes only from the clock, and all that moves

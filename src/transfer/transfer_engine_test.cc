@@ -1,5 +1,4 @@
-// Goal: what the contract of TransferEngine promises, case by case: bytes, counts, ends, limits,
-// lost rails, fencing.
+// Goal: what the contract of TransferEngine promises, case by case: bytes, counts, ends, limits.
 // Method: two or three engines in virtual time over the loopback; target memory starts poisoned and
 // every byte of it is compared afterwards.
 #include "transfer/transfer_engine.h"
@@ -7,10 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <optional>
-
-#include "transfer/testing/loopback_world.h"
+#include "transfer/testing/engine_pair.h"
 
 namespace tandem::transfer {
 namespace {
@@ -18,63 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-constexpr uint64_t kBytes = 64 * 1024;
-constexpr auto kPoison = std::byte{0xee};
-
-/// A source engine that may write into a target engine.
-struct Pair {
-  explicit Pair(LoopbackWorld::EngineSetup setup = {}, uint64_t seed = 1) : world(seed) {
-    setup.options.name = "source";
-    source = &world.add_engine(setup);
-    setup.options.name = "target";
-    setup.on_message = [this](std::span<const std::byte> bytes) {
-      messages.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    };
-    target = &world.add_engine(setup);
-    for (size_t i = 0; i < kBytes; ++i) source_bytes[i] = static_cast<std::byte>(i * 7 + i / 251);
-    expected = target_bytes;
-    source_memory = source->add_memory({source_bytes.data(), kBytes}).value();
-    target_memory = target->add_memory({target_bytes.data(), kBytes}).value();
-    peer = source->add_peer("target", target->address()).value();
-    grant = target->grant(target_memory).value();
-    target_id = source->add_target(peer, grant.descriptor).value();
-  }
-
-  WritePath path() const { return {.source = source_memory, .target = target_id}; }
-  TransferId begin(std::optional<Arrival> arrival, bool is_sole_writer = true) {
-    return source
-        ->begin({.arrival = arrival,
-                 .is_sole_writer = is_sole_writer,
-                 .on_end =
-                     [this](const TransferEnd& told) {
-                       ++ends;
-                       end = told;
-                     }})
-        .value();
-  }
-  void expect(Arrival arrival, uint64_t count) {
-    ASSERT_TRUE(target->expect(arrival, count, [this] { ++completions; }).ok());
-  }
-  void expect_copied(const WriteRange& range) {
-    std::memcpy(expected.data() + range.target_offset, source_bytes.data() + range.source_offset,
-                range.bytes);
-  }
-
-  LoopbackWorld world;
-  TransferEngine* source = nullptr;
-  TransferEngine* target = nullptr;
-  std::vector<std::byte> source_bytes = std::vector<std::byte>(kBytes);
-  std::vector<std::byte> target_bytes = std::vector<std::byte>(kBytes, kPoison);
-  std::vector<std::byte> expected;
-  MemoryId source_memory, target_memory;
-  PeerId peer;
-  Grant grant;
-  TargetId target_id;
-  int ends = 0;
-  int completions = 0;
-  TransferEnd end;
-  std::vector<std::string> messages;
-};
+constexpr uint64_t kBytes = kPairBytes;
+using Pair = EnginePair;
 
 TEST(TransferEngine, WritesAndCountsSlices) {
   Pair pair;
@@ -141,7 +82,7 @@ TEST(TransferEngine, ACutSliceStaysOneArrivalThatComesLast) {
 
 TEST(TransferEngine, ImmediatesScatterAndBarrier) {
   Pair pair;
-  std::vector<std::byte> other_bytes(kBytes, kPoison);
+  std::vector<std::byte> other_bytes(kBytes, kPairPoison);
   TransferEngine& other = pair.world.add_engine({.options = {.name = "other"}});
   const MemoryId memory = other.add_memory({other_bytes.data(), kBytes}).value();
   const PeerId peer = pair.source->add_peer("other", other.address()).value();
@@ -254,132 +195,6 @@ TEST(TransferEngine, MessagesArrive) {
   EXPECT_EQ(pair.source->send(pair.peer, longer, nullptr).error().code, Code::kInvalidArgument);
 }
 
-TEST(TransferEngine, TheOtherRailTakesOverWhatALostOneDidNotDeliver) {
-  LoopbackWorld::EngineSetup setup{.rails_count = 2};
-  setup.options.stripe_bytes = 1024;
-  Pair pair(setup);
-  pair.world.fabric.set_faults(
-      {.delay_min = 10us, .delay_max = 200us, .lands_late = 0.5, .late_max = 50ms});
-  pair.expect({1, 1}, 40);
-  const TransferId transfer = pair.begin(Arrival{1, 1});
-  for (uint64_t i = 0; i < 40; ++i) {
-    const WriteRange slice{i * 1500, i * 1600, 1500};
-    ASSERT_TRUE(pair.source->write(transfer, pair.path(), std::vector<WriteRange>{slice}).ok());
-    pair.expect_copied(slice);
-  }
-  pair.world.run_for(150us);
-  pair.world.fabric.fail_rail(pair.world.rail(*pair.source, 0));
-  ASSERT_TRUE(pair.source->finish(transfer).ok());
-  ASSERT_TRUE(pair.world.run());
-  EXPECT_EQ(pair.ends, 1);
-  EXPECT_TRUE(pair.end.outcome.ok()) << pair.end.outcome.error().what;
-  EXPECT_EQ(pair.completions, 1);
-  EXPECT_EQ(pair.target_bytes, pair.expected);
-  EXPECT_EQ(pair.source->open_paths(pair.peer), 1u);
-  EXPECT_EQ(pair.target->counts().fences_served, 1u);
-  EXPECT_GT(pair.source->counts().writes_repeated, 0u);
-}
-
-TEST(TransferEngine, WithoutASoleWriterADoubtfulImmediateIsAFailure) {
-  LoopbackWorld::EngineSetup setup{.rails_count = 2};
-  Pair pair(setup);
-  pair.world.fabric.set_faults({.delay_min = 10us, .delay_max = 10us});
-  const TransferId transfer = pair.begin(Arrival{1, 1}, false);
-  ASSERT_TRUE(
-      pair.source
-          ->write(transfer, pair.path(), std::vector<WriteRange>{{0, 0, 100}, {100, 100, 100}})
-          .ok());
-  pair.world.run_for(15us);
-  pair.world.fabric.fail_rail(pair.world.rail(*pair.source, 0));
-  ASSERT_TRUE(pair.world.run());
-  EXPECT_EQ(pair.ends, 1);
-  EXPECT_THAT(pair.end.outcome.error().what, HasSubstr("another writer"));
-  EXPECT_TRUE(pair.end.is_settled);
-}
-
-TEST(TransferEngine, WithoutARailLeftTheErrorNamesPeerRailAndBytes) {
-  Pair pair;
-  pair.world.fabric.set_faults({.delay_min = 10us, .delay_max = 10us});
-  const TransferId transfer = pair.begin(Arrival{1, 1});
-  ASSERT_TRUE(pair.source->write(transfer, pair.path(), std::vector<WriteRange>{{0, 0, 100}}).ok());
-  ASSERT_TRUE(pair.world.run());
-  ASSERT_TRUE(pair.source->write(transfer, pair.path(), std::vector<WriteRange>{{0, 0, 500}}).ok());
-  pair.world.run_for(15us);
-  pair.world.engines[1] = nullptr;  // the target's process dies
-  ASSERT_TRUE(pair.world.run());
-  ASSERT_EQ(pair.ends, 1);
-  const Error& error = pair.end.outcome.error();
-  EXPECT_EQ(error.code, Code::kUnavailable);
-  EXPECT_THAT(error.what, HasSubstr("100 of 600 bytes"));
-  EXPECT_THAT(error.what, HasSubstr("peer target"));
-  EXPECT_THAT(error.what, HasSubstr("source loopback0"));
-  EXPECT_FALSE(pair.end.is_settled);
-  EXPECT_EQ(pair.source->open_paths(pair.peer), 0u);
-}
-
-TEST(TransferEngine, AfterRevokeNothingLandsThroughTheGrant) {
-  Pair pair;
-  pair.world.fabric.set_faults({.delay_min = 10us, .delay_max = 300us});
-  pair.expect({1, 1}, 64);
-  const TransferId transfer = pair.begin(Arrival{1, 1});
-  for (uint64_t i = 0; i < 64; ++i) {
-    ASSERT_TRUE(
-        pair.source
-            ->write(transfer, pair.path(), std::vector<WriteRange>{{i * 1000, i * 1000, 1000}})
-            .ok());
-  }
-  pair.world.run_for(200us);
-  std::optional<bool> fenced;
-  std::vector<std::byte> at_fence;
-  pair.target->revoke(pair.grant.id, [&](bool is_fenced) {
-    fenced = is_fenced;
-    at_fence = pair.target_bytes;
-  });
-  ASSERT_TRUE(pair.world.run());
-  EXPECT_EQ(fenced, true);
-  EXPECT_EQ(pair.target_bytes, at_fence);
-  EXPECT_EQ(pair.completions, 0);
-  ASSERT_EQ(pair.ends, 1);
-  EXPECT_THAT(pair.end.outcome.error().what, HasSubstr("refused"));
-  EXPECT_TRUE(pair.end.is_settled);
-}
-
-TEST(TransferEngine, ARailThatCannotFenceSaysSo) {
-  LoopbackWorld::EngineSetup setup;
-  setup.rail.can_fence = false;
-  setup.rail.has_virtual_addresses = true;
-  Pair pair(setup);
-  std::optional<bool> fenced;
-  pair.target->revoke(pair.grant.id, [&](bool is_fenced) { fenced = is_fenced; });
-  ASSERT_TRUE(pair.world.run());
-  EXPECT_EQ(fenced, false);
-}
-
-TEST(TransferEngine, APathThatDeliversNothingIsLost) {
-  LoopbackWorld::EngineSetup setup{.rails_count = 2};
-  setup.options.stall_max = 1s;
-  Pair pair(setup);
-  pair.world.fabric.set_cut(pair.world.rail(*pair.source, 0), pair.world.rail(*pair.target, 0),
-                            true);
-  pair.expect({1, 1}, 10);
-  const TransferId transfer = pair.begin(Arrival{1, 1});
-  for (uint64_t i = 0; i < 10; ++i) {
-    ASSERT_TRUE(
-        pair.source
-            ->write(transfer, pair.path(), std::vector<WriteRange>{{i * 1000, i * 1000, 1000}})
-            .ok());
-    pair.expect_copied({i * 1000, i * 1000, 1000});
-  }
-  ASSERT_TRUE(pair.source->finish(transfer).ok());
-  ASSERT_TRUE(pair.world.run());
-  EXPECT_EQ(pair.completions, 1);
-  EXPECT_EQ(pair.ends, 1);
-  EXPECT_TRUE(pair.end.outcome.ok());
-  EXPECT_EQ(pair.target_bytes, pair.expected);
-  EXPECT_GE(pair.world.now, TimePoint{} + 1s);
-  EXPECT_LE(pair.world.now, TimePoint{} + 2s);
-}
-
 TEST(TransferEngine, ACallbackMaySubmitAgainAndMeetsTheLimitInsteadOfWaiting) {
   LoopbackWorld::EngineSetup setup;
   setup.options.slices_max = 8;
@@ -407,28 +222,6 @@ TEST(TransferEngine, ACallbackMaySubmitAgainAndMeetsTheLimitInsteadOfWaiting) {
   EXPECT_EQ(left, 0);
   EXPECT_GT(refused, 0);
   EXPECT_EQ(pair.source->transfers_count(), 0u);
-}
-
-TEST(TransferEngine, AClosedPeerEndsItsTransfersAndIsForgotten) {
-  Pair pair;
-  pair.world.fabric.set_faults({.delay_min = 10us, .delay_max = 10us});
-  const TransferId transfer = pair.begin(Arrival{1, 1});
-  ASSERT_TRUE(pair.source->write(transfer, pair.path(), std::vector<WriteRange>{{0, 0, 100}}).ok());
-  pair.source->progress();
-  pair.source->close_peer(pair.peer);
-  ASSERT_TRUE(pair.world.run());
-  EXPECT_EQ(pair.ends, 1);
-  EXPECT_FALSE(pair.end.outcome.ok());
-  EXPECT_FALSE(pair.source->add_target(pair.peer, pair.grant.descriptor).ok());
-  // The peer returns under another id, and the same grant still holds.
-  const PeerId peer = pair.source->add_peer("target", pair.target->address()).value();
-  pair.target_id = pair.source->add_target(peer, pair.grant.descriptor).value();
-  pair.expect({2, 1}, 1);
-  const TransferId again = pair.begin(Arrival{2, 1});
-  ASSERT_TRUE(pair.source->write(again, pair.path(), std::vector<WriteRange>{{0, 0, 100}}).ok());
-  ASSERT_TRUE(pair.source->finish(again).ok());
-  ASSERT_TRUE(pair.world.run());
-  EXPECT_EQ(pair.completions, 1);
 }
 
 TEST(TransferEngine, BadArgumentsAreErrors) {

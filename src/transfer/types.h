@@ -56,9 +56,8 @@ struct TransferEnd {
 struct TransferOptions {
   /// Counted at the target once for every slice; none: nobody is told.
   std::optional<Arrival> arrival;
-  /// Only this transfer counts into that slot of its targets. Then an immediate whose fate a lost
-  /// rail left unknown is sent again, after all else was delivered; one too many is harmless then.
-  /// Otherwise it could stand for another writer's slice, so the transfer fails.
+  /// Only this transfer counts into that slot of its targets. Then their count tells which of the
+  /// immediates that a lost rail left unknown are missing. Otherwise the transfer fails.
   bool is_sole_writer = true;
   std::function<void(const TransferEnd&)> on_end;
 };

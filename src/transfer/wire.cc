@@ -112,6 +112,8 @@ struct Encode {
     writer.put(static_cast<uint8_t>(request.rail));
     writer.put(static_cast<uint16_t>(request.keys.size()));
     for (uint64_t key : request.keys) writer.put(key);
+    writer.put(static_cast<uint8_t>(request.immediate.has_value()));
+    if (request.immediate.has_value()) writer.put(*request.immediate);
     put_address(writer, request.reply_to);
     return writer.take();
   }
@@ -119,6 +121,8 @@ struct Encode {
     Writer writer(Kind::kFenceReply);
     writer.put(reply.id);
     writer.put(static_cast<uint8_t>(reply.fenced));
+    writer.put(static_cast<uint8_t>(reply.arrival.status));
+    writer.put(reply.arrival.counted);
     return writer.take();
   }
 };
@@ -132,8 +136,12 @@ Result<EngineMessage> decode_fence_request(Reader& reader, size_t bytes) {
   for (uint32_t i = 0; i < keys && !reader.is_short(); ++i) {
     request.keys.push_back(reader.get<uint64_t>());
   }
+  const uint8_t has_immediate = reader.get<uint8_t>();
+  if (has_immediate == 1) request.immediate = reader.get<uint32_t>();
   auto address = get_address(reader);
-  if (!address.has_value() || !reader.is_whole()) return malformed("fence request", bytes);
+  if (has_immediate > 1 || !address.has_value() || !reader.is_whole()) {
+    return malformed("fence request", bytes);
+  }
   request.reply_to = *std::move(address);
   return EngineMessage(std::move(request));
 }
@@ -194,8 +202,14 @@ Result<EngineMessage> decode_message(std::span<const std::byte> bytes) {
     case Kind::kFenceReply: {
       FenceReply reply{.id = reader.get<uint64_t>()};
       const uint8_t fenced = reader.get<uint8_t>();
-      if (fenced > 1 || !reader.is_whole()) return malformed("fence reply", bytes.size());
+      const uint8_t status = reader.get<uint8_t>();
+      reply.arrival.counted = reader.get<uint64_t>();
+      if (fenced > 1 || status > static_cast<uint8_t>(ArrivalState::Status::kGone) ||
+          !reader.is_whole()) {
+        return malformed("fence reply", bytes.size());
+      }
       reply.fenced = fenced == 1;
+      reply.arrival.status = static_cast<ArrivalState::Status>(status);
       return EngineMessage(reply);
     }
     default:

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
 
 #include "base/result.h"
+#include "transfer/arrival_table.h"
 #include "transfer/rail.h"
 
 namespace tandem::transfer {
@@ -38,11 +40,13 @@ Result<EngineAddress> decode_address(std::span<const std::byte> bytes);
 Result<RegionDescriptor> decode_region(std::span<const std::byte> bytes);
 
 /// Asks the owner of these keys to close them on one rail, because the path of that rail was lost
-/// with writes whose fate is unknown. Only who was given a key knows it.
+/// with writes whose fate is unknown; and then, if asked, how far the wait for an immediate is.
+/// Only who was given a key knows it.
 struct FenceRequest {
   uint64_t id = 0;
   uint32_t rail = 0;
   std::vector<uint64_t> keys;
+  std::optional<uint32_t> immediate;
   EngineAddress reply_to;
   bool operator==(const FenceRequest&) const = default;
 };
@@ -50,7 +54,8 @@ inline constexpr uint32_t kFenceKeysMax = 256;
 
 struct FenceReply {
   uint64_t id = 0;
-  bool fenced = false;  ///< False: this rail cannot.
+  bool fenced = false;   ///< False: this rail cannot.
+  ArrivalState arrival;  ///< Of the immediate.
   bool operator==(const FenceReply&) const = default;
 };
 

@@ -70,8 +70,11 @@ TEST(Wire, MessagesSurvive) {
       UserMessage{some_bytes(300, 7)},
       UserMessage{},
       FenceRequest{.id = 5, .rail = 1, .keys = {~0ull, 2}, .reply_to = address_of(3)},
-      FenceReply{.id = 1ull << 63, .fenced = true},
+      FenceReply{.id = 1ull << 63,
+                 .fenced = true,
+                 .arrival = {ArrivalState::Status::kWaiting, 1ull << 40}},
       FenceReply{.id = 9, .fenced = false},
+      FenceRequest{.id = 6, .rail = 0, .keys = {3}, .immediate = 77, .reply_to = address_of(1)},
   };
   for (const EngineMessage& message : messages) {
     const auto again = decode_message(encode(message));
@@ -93,7 +96,7 @@ TEST(Wire, MessagesBeyondTheLimitsAreRefused) {
   request.rail = kRailsMax;
   EXPECT_FALSE(decode_message(encode(EngineMessage(request))).ok());
   Bytes reply = encode(EngineMessage(FenceReply{.id = 1, .fenced = true}));
-  reply.back() = std::byte{2};
+  reply[10] = std::byte{2};  // behind version, kind and id
   EXPECT_FALSE(decode_message(reply).ok());
 }
 

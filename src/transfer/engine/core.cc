@@ -68,7 +68,8 @@ TransferEngine::Core::Core(EngineOptions options, std::vector<std::unique_ptr<Ra
       transfers(shared),
       messenger(shared, peers),
       writer(shared, {.peers = peers, .transfers = transfers}),
-      fencing(shared, {.peers = peers, .regions = regions, .messenger = messenger},
+      fencing(shared,
+              {.arrivals = arrivals, .peers = peers, .regions = regions, .messenger = messenger},
               address_of(shared.rails)),
       on_message_(std::move(on_message)) {
   shared.now = shared.clock();
@@ -86,9 +87,16 @@ bool TransferEngine::Core::progress() {
     peers.lose_stalled();
   }
   for (const Fencing::Answer& answer : fencing.take_answers()) {
-    writer.fenced(*answer.path, answer.result);
-    peers.settle(*answer.path);
+    if (answer.path == nullptr) {
+      writer.answered(answer.transfer, answer.peer, answer.result);
+    } else {
+      writer.fenced(*answer.path, answer.result);
+      peers.settle(*answer.path);
+    }
     has_moved = true;
+  }
+  for (const Fencing::CountQuestion& question : writer.take_questions()) {
+    fencing.ask_count(question);
   }
   has_moved |= messenger.post_all();
   has_moved |= writer.post_all();
@@ -111,8 +119,10 @@ bool TransferEngine::Core::make_callbacks() {
 bool TransferEngine::Core::poll(uint32_t rail) {
   events_.clear();
   Recorder recorder(events_);
+  fencing.poll_begins();
   shared.rails[rail]->poll(recorder, shared.options.steps_max);
   for (const RailEvent& event : events_) handle(rail, event);
+  fencing.poll_ends(rail, events_.size() < shared.options.steps_max);
   return !events_.empty();
 }
 

@@ -15,11 +15,26 @@ constexpr size_t kServedMax = 1024;  // a peer beyond it asks again
 Fencing::Fencing(EngineShared& shared, const Parts& parts, EngineAddress own_address)
     : shared_(shared), parts_(parts), own_address_(std::move(own_address)) {}
 
+Fencing::Asked Fencing::make_asked(PeerId peer) const {
+  return {
+      .peer = peer, .deadline = shared_.now + shared_.options.fence_max, .retry_at = shared_.now};
+}
+
+void Fencing::ask_count(const CountQuestion& question) {
+  Asked asked = make_asked(question.peer);
+  asked.transfer = question.transfer;
+  const FenceRequest request{.id = ++requests_made_,
+                             .rail = question.rail,
+                             .keys = {question.key},
+                             .immediate = question.immediate,
+                             .reply_to = own_address_};
+  asked.open_requests[request.id] = encode(EngineMessage(request));
+  asked_.push_back(std::move(asked));
+}
+
 void Fencing::start(Path& path, const std::vector<uint64_t>& keys) {
-  Asked asked{.path = &path,
-              .peer = path.peer->id,
-              .deadline = shared_.now + shared_.options.fence_max,
-              .retry_at = shared_.now};
+  Asked asked = make_asked(path.peer->id);
+  asked.path = &path;
   FenceRequest request{.rail = path.rail, .reply_to = own_address_};
   const size_t empty_bytes = encode(EngineMessage(request)).size();
   const size_t message_bytes = kMessageBytesMin - std::min<size_t>(empty_bytes, kMessageBytesMin);
@@ -41,17 +56,20 @@ std::vector<Fencing::Answer> Fencing::take_answers() {
     auto result = decide(asked);
     if (!result.has_value()) return false;
     if (!result->ok()) ++shared_.counts.fences_failed;
-    answers.push_back({.path = asked.path, .result = *std::move(result)});
+    answers.push_back({.path = asked.path,
+                       .transfer = asked.transfer,
+                       .peer = asked.peer,
+                       .result = *std::move(result)});
     return true;
   });
   return answers;
 }
 
-std::optional<Result<void>> Fencing::decide(Asked& asked) {
+std::optional<Result<ArrivalState>> Fencing::decide(Asked& asked) {
   if (asked.was_refused) {
     return make_error(Code::kUnavailable, "the peer's rail cannot close a registration for good");
   }
-  if (asked.open_requests.empty()) return Result<void>();
+  if (asked.open_requests.empty()) return asked.arrival;
   const Peer* peer = parts_.peers.find(asked.peer);
   if (peer == nullptr || peer->open_count() == 0) {
     return make_error(Code::kUnavailable, "no rail is left to ask the peer to close its memory");
@@ -80,7 +98,9 @@ std::optional<TimePoint> Fencing::next_deadline() const {
 
 void Fencing::received(const FenceReply& reply) {
   for (Asked& asked : asked_) {
-    if (asked.open_requests.erase(reply.id) > 0 && !reply.fenced) asked.was_refused = true;
+    if (asked.open_requests.erase(reply.id) == 0) continue;
+    asked.was_refused |= !reply.fenced;
+    asked.arrival = reply.arrival;
   }
 }
 
@@ -98,24 +118,39 @@ void Fencing::received(const FenceRequest& request) {
     return;
   }
   if (!shared_.rails[request.rail]->can_fence()) return reply(request, false);
-  Served served{.request = request};
+  Served served{.request = request, .closed_in_poll = polls_count_};
   for (uint64_t key : request.keys) {
     if (!parts_.regions.close_key(request.rail, key)) served.open_keys.insert(key);
   }
-  if (served.open_keys.empty()) {
-    reply(request, true);
-  } else {
-    served_.push_back(std::move(served));
+  for (uint32_t rail = 0; request.immediate.has_value() && rail < shared_.rails.size(); ++rail) {
+    served.undrained_rails.insert(rail);
   }
+  served_.push_back(std::move(served));
+  reply_to_those_over();
 }
 
 void Fencing::region_closed(uint32_t rail, uint64_t key) {
-  std::erase_if(served_, [&](Served& served) {
-    if (served.request.rail != rail) return false;
-    served.open_keys.erase(key);
-    if (!served.open_keys.empty()) return false;
-    reply(served.request, true);
-    return true;
+  for (Served& served : served_) {
+    if (served.request.rail == rail && served.open_keys.erase(key) > 0) {
+      served.closed_in_poll = polls_count_;
+    }
+  }
+  reply_to_those_over();
+}
+
+void Fencing::poll_ends(uint32_t rail, bool is_drained) {
+  if (!is_drained || served_.empty()) return;
+  for (Served& served : served_) {
+    const bool was_closed = served.open_keys.empty() && served.closed_in_poll < polls_count_;
+    if (was_closed) served.undrained_rails.erase(rail);
+  }
+  reply_to_those_over();
+}
+
+void Fencing::reply_to_those_over() {
+  std::erase_if(served_, [&](const Served& served) {
+    if (served.is_over()) reply(served.request, true);
+    return served.is_over();
   });
 }
 
@@ -134,15 +169,18 @@ void Fencing::reply(const FenceRequest& request, bool is_fenced) {
     peer = known->id;
   }
   ++shared_.counts.fences_served;
-  parts_.messenger.send(
-      {.peer = peer,
-       .bytes = encode(EngineMessage(FenceReply{.id = request.id, .fenced = is_fenced})),
-       .on_end =
-           [this, peer, is_guest](const Result<void>&) {
-             Peer* guest = is_guest ? parts_.peers.find(peer) : nullptr;
-             if (guest != nullptr) parts_.peers.close(*guest);
-           },
-       .avoided_rail = request.rail});
+  FenceReply reply{.id = request.id, .fenced = is_fenced};
+  if (request.immediate.has_value()) {
+    reply.arrival = parts_.arrivals.state(arrival_of(*request.immediate));
+  }
+  parts_.messenger.send({.peer = peer,
+                         .bytes = encode(EngineMessage(reply)),
+                         .on_end =
+                             [this, peer, is_guest](const Result<void>&) {
+                               Peer* guest = is_guest ? parts_.peers.find(peer) : nullptr;
+                               if (guest != nullptr) parts_.peers.close(*guest);
+                             },
+                         .avoided_rail = request.rail});
 }
 
 }  // namespace tandem::transfer

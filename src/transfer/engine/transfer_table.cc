@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 namespace tandem::transfer {
@@ -72,10 +73,8 @@ void TransferTable::activate(Transfer& transfer) {
 }
 
 const Target* TransferTable::next_target(const Transfer& transfer) const {
-  if (!transfer.ready.empty()) return transfer.ready.front().target;
-  if (!transfer.slices.empty()) return transfer.slices.front().target;
-  if (transfer.is_repeating && !transfer.doubtful.empty()) return transfer.doubtful.back().first;
-  return nullptr;
+  if (!transfer.has_pieces()) return nullptr;
+  return transfer.ready.empty() ? transfer.slices.front().target : transfer.ready.front().target;
 }
 
 std::optional<Piece> TransferTable::take_piece(Transfer& transfer, uint64_t bytes_max) {
@@ -83,18 +82,6 @@ std::optional<Piece> TransferTable::take_piece(Transfer& transfer, uint64_t byte
   if (!transfer.ready.empty()) {
     piece = transfer.ready.front();
     transfer.ready.pop_front();
-    return piece;
-  }
-  if (transfer.slices.empty()) {
-    auto& [target, count] = transfer.doubtful.back();
-    piece.target = target;
-    piece.has_immediate = true;
-    use(nullptr, target, 1);
-    ++shared_.counts.immediates_repeated;
-    if (--count == 0) {
-      use(nullptr, target, -1);
-      transfer.doubtful.pop_back();
-    }
     return piece;
   }
   const Slice slice = transfer.slices.front();
@@ -167,9 +154,15 @@ void TransferTable::put_back(const Piece& piece) {
 }
 
 void TransferTable::delivered(const Piece& piece) {
-  piece.transfer->bytes_delivered += piece.range.bytes;
+  Transfer& transfer = *piece.transfer;
+  transfer.bytes_delivered += piece.range.bytes;
   shared_.counts.bytes_delivered += piece.range.bytes;
+  if (piece.cut == Piece::kNoCut) ++shared_.counts.slices_delivered;
+  if (piece.has_immediate) ++transfer.immediates_delivered[piece.target->peer];
+  const bool is_last_repeat = piece.is_repeat && --transfer.repeats_left == 0;
   drop(piece);
+  if (!is_last_repeat || transfer.error.has_value()) return;
+  for (const Piece& late : std::exchange(transfer.late_immediates, {})) put_back(late);
 }
 
 void TransferTable::drop(const Piece& piece) {
@@ -177,25 +170,88 @@ void TransferTable::drop(const Piece& piece) {
   if (piece.cut != Piece::kNoCut) part_ended(piece.cut);
 }
 
-void TransferTable::repeat_without_immediate(Piece piece) {
-  Transfer& transfer = *piece.transfer;
+void TransferTable::fenced(Piece piece, uint32_t lost_rail) {
+  piece.lost_rail = lost_rail;
   if (piece.has_immediate) {
-    auto found = std::ranges::find(transfer.doubtful, piece.target,
-                                   [](const auto& entry) { return entry.first; });
-    if (found == transfer.doubtful.end()) {
-      use(nullptr, piece.target, 1);
-      found = transfer.doubtful.insert(found, {piece.target, 0});
-    }
-    ++found->second;
-    piece.has_immediate = false;
-  }
-  if (piece.range.bytes == 0) {
-    drop(piece);
+    piece.transfer->doubtful.push_back(piece);
   } else {
     ++shared_.counts.writes_repeated;
-    transfer.ready.push_back(piece);
+    put_back(piece);
   }
-  activate(transfer);
+}
+
+Error TransferTable::doubt_error(const Transfer& transfer, PeerId peer,
+                                 std::string_view what) const {
+  return make_error(Code::kUnavailable,
+                    fmt::format("a rail was lost with immediates of unknown fate, and peer {} {} "
+                                "(slot {}, epoch {})",
+                                peer.value, what, transfer.options.arrival->slot,
+                                transfer.options.arrival->epoch));
+}
+
+void TransferTable::resolve(Transfer& transfer, PeerId peer, const Result<ArrivalState>& state) {
+  --transfer.questions_count;
+  if (transfer.error.has_value()) return;
+  const auto of_others = std::ranges::stable_partition(
+      transfer.doubtful, [&](const Piece& piece) { return piece.target->peer != peer; });
+  const std::vector<Piece> pieces(of_others.begin(), of_others.end());
+  transfer.doubtful.erase(of_others.begin(), of_others.end());
+  const uint64_t delivered_count = transfer.immediates_delivered[peer];
+  std::optional<Error> error;
+  uint64_t arrived_count = pieces.size();
+  if (!state.ok()) {
+    error = doubt_error(transfer, peer, "did not say what it counted: " + state.error().what);
+  } else if (state->status == ArrivalState::Status::kGone) {
+    error = doubt_error(transfer, peer, "does not wait for them any more");
+  } else if (state->status == ArrivalState::Status::kWaiting) {
+    // Nothing else of this transfer is under way, and nobody else counts there.
+    arrived_count = state->counted - delivered_count;
+    if (state->counted < delivered_count || arrived_count > pieces.size()) {
+      error = doubt_error(transfer, peer,
+                          fmt::format("counted {}, which cannot be: {} were delivered and {} are "
+                                      "unknown; does another writer count there?",
+                                      state->counted, delivered_count, pieces.size()));
+    }
+  }
+  if (error.has_value()) {
+    for (const Piece& piece : pieces) drop(piece);
+    return fail(transfer, *std::move(error));
+  }
+  repeat(pieces, arrived_count);
+  if (transfer.doubtful.empty()) {
+    transfer.is_paused = false;
+    activate(transfer);
+  }
+}
+
+/// Of these pieces of one transfer to one peer, so many immediates arrived, nobody knows which.
+void TransferTable::repeat(std::span<const Piece> pieces, uint64_t arrived_count) {
+  if (arrived_count == pieces.size()) {
+    for (const Piece& piece : pieces) delivered(piece);
+    return;
+  }
+  shared_.counts.writes_repeated += pieces.size();
+  shared_.counts.immediates_repeated += pieces.size() - arrived_count;
+  if (arrived_count == 0) {
+    for (const Piece& piece : pieces) put_back(piece);
+    return;
+  }
+  // The count must not be complete before all of them are there again, and as long as one
+  // immediate is missing, it is not.
+  Transfer& transfer = *pieces.front().transfer;
+  transfer.immediates_delivered[pieces.front().target->peer] += arrived_count;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    Piece piece = pieces[i];
+    if (i >= arrived_count) {
+      use(nullptr, piece.target, 1);
+      transfer.late_immediates.push_back(
+          {.transfer = &transfer, .target = piece.target, .has_immediate = true});
+    }
+    piece.has_immediate = false;
+    piece.is_repeat = true;
+    ++transfer.repeats_left;
+    put_back(piece);
+  }
 }
 
 void TransferTable::fail(Transfer& transfer, Error error) {
@@ -209,21 +265,16 @@ void TransferTable::fail(Transfer& transfer, Error error) {
     cuts_[cut].is_complete = true;
     if (cuts_[cut].parts_left == 0) forget_cut(cut);
   }
-  for (const auto& [target, count] : transfer.doubtful) use(nullptr, target, -1);
-  transfer.doubtful.clear();
   for (const Piece& piece : std::exchange(transfer.ready, {})) drop(piece);
-  activate(transfer);
+  for (const Piece& piece : std::exchange(transfer.doubtful, {})) drop(piece);
+  for (const Piece& piece : std::exchange(transfer.late_immediates, {})) drop(piece);
 }
 
 void TransferTable::settle(Transfer& transfer) {
   if (transfer.posted_count > 0 || transfer.held_count > 0) return;
   if (!transfer.error.has_value()) {
     if (!transfer.is_finished || !transfer.ready.empty() || !transfer.slices.empty()) return;
-    if (!transfer.doubtful.empty()) {
-      transfer.is_repeating = true;
-      activate(transfer);
-      return;
-    }
+    if (!transfer.doubtful.empty() || !transfer.late_immediates.empty()) return;
   }
   TransferEnd end{.is_settled = transfer.is_settled,
                   .bytes_submitted = transfer.bytes_submitted,

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <memory>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -19,7 +20,9 @@ struct Piece {
   Target* target = nullptr;
   WriteRange range;
   bool has_immediate = false;
-  uint32_t cut = kNoCut;  ///< which CutSlice it is a part of, unless it is the last part
+  bool is_repeat = false;  ///< without its immediate, which follows when all repeats are delivered
+  uint32_t lost_rail = 0;  ///< of a doubtful one: over which it was posted
+  uint32_t cut = kNoCut;   ///< which CutSlice it is a part of, unless it is the last part
 
   static constexpr uint32_t kNoCut = ~uint32_t{0};
 };
@@ -44,21 +47,25 @@ struct Transfer {
   std::deque<Slice> slices;
   uint64_t cut_bytes = 0;  ///< of the first slice, already in pieces
   uint32_t cut = Piece::kNoCut;
-  std::deque<Piece> ready;                             ///< to be posted before any new slice
-  std::vector<std::pair<Target*, uint32_t>> doubtful;  ///< immediates of unknown fate
+  std::deque<Piece> ready;  ///< to be posted before any new slice
   uint32_t posted_count = 0;
-  uint32_t held_count = 0;
+  uint32_t held_count = 0;  ///< unknown fate, and may still land
+  /// Will not land any more, but perhaps did, and so perhaps its immediate. Nothing is posted until
+  /// the target has said how many it counted.
+  std::vector<Piece> doubtful;
+  bool is_paused = false;
+  uint32_t questions_count = 0;
+  std::unordered_map<PeerId, uint64_t> immediates_delivered;
+  uint32_t repeats_left = 0;
+  std::vector<Piece> late_immediates;  ///< to be sent when no repeat is left
   bool is_finished = false;
-  bool is_repeating = false;  ///< the doubtful immediates, after all else
-  bool is_active = false;     ///< in the list of those that may have something to post
+  bool is_active = false;  ///< in the list of those that may have something to post
   std::optional<Error> error;
   bool is_settled = true;
   uint64_t bytes_submitted = 0;
   uint64_t bytes_delivered = 0;
 
-  bool has_pieces() const {
-    return !ready.empty() || !slices.empty() || (is_repeating && !doubtful.empty());
-  }
+  bool has_pieces() const { return !is_paused && (!ready.empty() || !slices.empty()); }
 };
 
 /// The transfers of an engine and the pieces that they are cut into. Knows nothing of rails but
@@ -75,7 +82,7 @@ class TransferTable {
   Result<void> check_room(uint64_t slices) const;
   void submit(Transfer& transfer, const Slice& slice);
 
-  /// Where the next piece goes; null when there is none.
+  /// Where the next piece goes; null when there is none or the transfer is paused.
   const Target* next_target(const Transfer& transfer) const;
   /// The next piece of at most this many bytes. None when the slice's last part must wait.
   std::optional<Piece> take_piece(Transfer& transfer, uint64_t bytes_max);
@@ -85,8 +92,12 @@ class TransferTable {
   void delivered(const Piece& piece);
   /// The piece will not be posted any more, because its transfer failed or needs it no more.
   void drop(const Piece& piece);
-  /// The piece surely landed or surely never will: writes it again, but counts it only at the end.
-  void repeat_without_immediate(Piece piece);
+  /// The piece surely will not land any more: without an immediate it is written again, with one
+  /// the target must be asked first.
+  void fenced(Piece piece, uint32_t lost_rail);
+  /// What the target said about the doubtful pieces to it. They are delivered, or posted again; or
+  /// the transfer fails.
+  void resolve(Transfer& transfer, PeerId peer, const Result<ArrivalState>& state);
   /// Nothing more of it is posted. The first error counts.
   void fail(Transfer& transfer, Error error);
   /// Ends the transfer if nothing of it is left; then it is gone.
@@ -103,6 +114,8 @@ class TransferTable {
   static void use(Memory* memory, Target* target, int64_t change);
   uint32_t make_cut();
   void part_ended(uint32_t cut);
+  void repeat(std::span<const Piece> pieces, uint64_t arrived_count);
+  Error doubt_error(const Transfer& transfer, PeerId peer, std::string_view what) const;
   void forget_cut(uint32_t cut);
 
   EngineShared& shared_;

@@ -39,7 +39,7 @@ bool Writer::take_turn(Transfer& transfer) {
     if (step == Step::kFailed) break;
     --steps_left_;
   }
-  if (has_moved) parts_.transfers.settle(transfer);
+  if (has_moved) settle(transfer);
   Transfer* alive = parts_.transfers.find(id);
   if (alive != nullptr && alive->has_pieces()) parts_.transfers.activate(*alive);
   return has_moved;
@@ -54,8 +54,9 @@ Writer::Step Writer::post_one(Transfer& transfer) {
     if (target == nullptr) return Step::kNothing;
     Peer* peer = parts_.peers.find(target->peer);
     if (peer == nullptr || peer->open_count() == 0) {
-      fail(transfer, peer == nullptr ? make_error(Code::kUnavailable, "the peer was closed")
-                                     : parts_.peers.lost_error(*peer));
+      parts_.transfers.fail(transfer, peer == nullptr
+                                          ? make_error(Code::kUnavailable, "the peer was closed")
+                                          : parts_.peers.lost_error(*peer));
       return Step::kFailed;
     }
     path = choose_path(*peer);
@@ -101,10 +102,6 @@ Path* Writer::choose_path(Peer& peer) {
   }
 }
 
-void Writer::fail(Transfer& transfer, const Error& error) {
-  parts_.transfers.fail(transfer, error);
-}
-
 void Writer::ended(uint32_t post, RailOutcome outcome, const Error& error) {
   TANDEM_CHECK(post < posted_.size() && posted_[post].path != nullptr,
                "a rail ends a write that was not posted");
@@ -116,11 +113,11 @@ void Writer::ended(uint32_t post, RailOutcome outcome, const Error& error) {
   parts_.peers.ended(*path, piece.range.bytes);
   switch (outcome) {
     case RailOutcome::kDelivered:
-      if (piece.cut == Piece::kNoCut) ++shared_.counts.slices_delivered;
       parts_.transfers.delivered(piece);
       break;
     case RailOutcome::kRejected:
-      fail(transfer, with_context(error, fmt::format("peer {}", path->peer->name)));
+      parts_.transfers.fail(transfer,
+                            with_context(error, fmt::format("peer {}", path->peer->name)));
       parts_.transfers.drop(piece);
       break;
     case RailOutcome::kNotSent:
@@ -136,9 +133,10 @@ void Writer::ended(uint32_t post, RailOutcome outcome, const Error& error) {
       parts_.peers.lose(*path, error);
       held_[path].push_back(piece);
       ++transfer.held_count;
+      transfer.is_paused |= piece.has_immediate;
       break;
   }
-  parts_.transfers.settle(transfer);
+  settle(transfer);
 }
 
 std::vector<uint64_t> Writer::keys_in_doubt(const Path& path) const {
@@ -153,37 +151,66 @@ std::vector<uint64_t> Writer::keys_in_doubt(const Path& path) const {
   return keys;
 }
 
-void Writer::fenced(const Path& path, const Result<void>& result) {
+void Writer::fenced(const Path& path, const Result<ArrivalState>& result) {
   const auto held = held_.extract(&path);
   if (held.empty()) return;
-  const Result<void> told =
-      result.ok() ? result
-                  : with_context(result.error(),
-                                 fmt::format("peer {}, rail {} ({}), was lost with writes whose "
-                                             "fate is unknown ({}), and they stay in doubt",
-                                             path.peer->name, path.rail,
-                                             shared_.rails[path.rail]->name(), path.error.what));
-  for (const Piece& piece : held.mapped()) forgo(piece, told);
+  std::optional<Error> unfenced;
+  if (!result.ok()) {
+    unfenced = with_context(
+        result.error(),
+        fmt::format("peer {}, rail {} ({}), was lost with writes of unknown fate ({}), and they "
+                    "stay in doubt",
+                    path.peer->name, path.rail, shared_.rails[path.rail]->name(), path.error.what));
+  }
+  for (const Piece& piece : held.mapped()) forgo(piece, path, unfenced);
 }
 
 /// Decides about a piece whose fate was unknown.
-void Writer::forgo(const Piece& piece, const Result<void>& fenced) {
+void Writer::forgo(const Piece& piece, const Path& path, const std::optional<Error>& unfenced) {
   Transfer& transfer = *piece.transfer;
   --transfer.held_count;
-  if (!fenced.ok()) {
+  if (unfenced.has_value()) {
     transfer.is_settled = false;
-    fail(transfer, fenced.error());
+    parts_.transfers.fail(transfer, *unfenced);
   } else if (piece.has_immediate && !transfer.options.is_sole_writer) {
-    fail(transfer, make_error(Code::kUnavailable,
-                              "a rail was lost with an immediate of unknown fate, and sending it "
-                              "again could stand for another writer's"));
+    parts_.transfers.fail(
+        transfer, with_context(path.error,
+                               "a rail was lost with an immediate of unknown fate, and sending "
+                               "it again could stand for another writer's"));
   }
   if (transfer.error.has_value()) {
     parts_.transfers.drop(piece);
   } else {
-    parts_.transfers.repeat_without_immediate(piece);
+    parts_.transfers.fenced(piece, path.rail);
   }
-  parts_.transfers.settle(transfer);
+  settle(transfer);
+}
+
+/// Ends the transfer if it is over. If all that it waits for is what became of its immediates, asks
+/// the peers.
+void Writer::settle(Transfer& transfer) {
+  const bool asks = !transfer.doubtful.empty() && transfer.posted_count == 0 &&
+                    transfer.held_count == 0 && transfer.questions_count == 0;
+  if (!asks) return parts_.transfers.settle(transfer);
+  std::vector<PeerId> asked;
+  for (const Piece& piece : transfer.doubtful) {
+    const PeerId peer = piece.target->peer;
+    if (std::ranges::find(asked, peer) != asked.end()) continue;
+    asked.push_back(peer);
+    ++transfer.questions_count;
+    questions_.push_back({.transfer = transfer.id,
+                          .peer = peer,
+                          .rail = piece.lost_rail,
+                          .key = piece.target->descriptor.rails[piece.lost_rail].key,
+                          .immediate = immediate_of(*transfer.options.arrival)});
+  }
+}
+
+void Writer::answered(TransferId id, PeerId peer, const Result<ArrivalState>& state) {
+  Transfer* transfer = parts_.transfers.find(id);
+  if (transfer == nullptr) return;  // it failed meanwhile
+  parts_.transfers.resolve(*transfer, peer, state);
+  settle(*transfer);
 }
 
 }  // namespace tandem::transfer

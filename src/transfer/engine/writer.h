@@ -1,8 +1,10 @@
 #pragma once
 
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "transfer/engine/fencing.h"
 #include "transfer/engine/peer_table.h"
 #include "transfer/engine/transfer_table.h"
 
@@ -26,7 +28,10 @@ class Writer {
   /// Keys that a lost path wrote to with unknown fate; empty when nothing is held for it.
   std::vector<uint64_t> keys_in_doubt(const Path& path) const;
   /// Nothing can land through the lost path any more, or that cannot be had.
-  void fenced(const Path& path, const Result<void>& result);
+  void fenced(const Path& path, const Result<ArrivalState>& result);
+  /// What peers are to be asked about immediates of unknown fate.
+  std::vector<Fencing::CountQuestion> take_questions() { return std::exchange(questions_, {}); }
+  void answered(TransferId transfer, PeerId peer, const Result<ArrivalState>& state);
 
  private:
   struct Posted {
@@ -38,8 +43,8 @@ class Writer {
   bool take_turn(Transfer& transfer);
   Step post_one(Transfer& transfer);
   Path* choose_path(Peer& peer);
-  void fail(Transfer& transfer, const Error& error);
-  void forgo(const Piece& piece, const Result<void>& fenced);
+  void forgo(const Piece& piece, const Path& path, const std::optional<Error>& unfenced);
+  void settle(Transfer& transfer);
 
   EngineShared& shared_;
   Parts parts_;
@@ -47,6 +52,7 @@ class Writer {
   std::vector<uint32_t> free_;        // places in posted_
   std::vector<uint32_t> rail_posts_;  // writes under way, by rail
   std::unordered_map<const Path*, std::vector<Piece>> held_;
+  std::vector<Fencing::CountQuestion> questions_;
   std::vector<Transfer*> round_;
   uint32_t steps_left_ = 0;
 };
