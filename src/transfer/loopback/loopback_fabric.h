@@ -48,7 +48,7 @@ class LoopbackFabric {
   /// The rail fails: its owner and, on their next write to it, the others are told. Destroying a
   /// rail does the same: that is the death of its process.
   void fail_rail(const Rail& rail);
-  /// While a direction is clogged, nothing moves on it; afterwards it does.
+  /// While a direction is clogged, nothing new moves on it; afterwards it does.
   void set_clogged(const Rail& source, const Rail& target, bool is_clogged);
   /// While a direction is cut, what is posted on it is lost without a word.
   void set_cut(const Rail& source, const Rail& target, bool is_cut);

@@ -240,7 +240,8 @@ void LoopbackFabric::State::make_step(const Step& step) {
   if (found == flights_.end()) return;  // it ended otherwise meanwhile
   Flight& flight = found->second;
   const auto clog = clogged_.find({flight.source, peer_of(flight).rail});
-  if (clog != clogged_.end()) {
+  // What has begun to land is in the target's hands: a fence waits for it, but not for the link.
+  if (clog != clogged_.end() && step.kind != StepKind::kFinish) {
     clog->second.push_back(step);
     return;
   }

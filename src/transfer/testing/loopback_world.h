@@ -26,16 +26,19 @@ class LoopbackWorld {
     std::function<void(std::span<const std::byte>)> on_message;
   };
   TransferEngine& add_engine(EngineSetup setup) {
+    engines.push_back(make_engine(std::move(setup)));
+    return *engines.back();
+  }
+  std::unique_ptr<TransferEngine> make_engine(EngineSetup setup) {
     std::vector<std::unique_ptr<Rail>> rails;
     for (uint32_t i = 0; i < setup.rails_count; ++i) {
       LoopbackRailOptions options = setup.rail;
       options.name = setup.options.name + " loopback" + std::to_string(i);
       rails.push_back(fabric.make_rail(options));
     }
-    engines.push_back(TransferEngine::create(setup.options, std::move(rails), clock(),
-                                             std::move(setup.on_message))
-                          .value());
-    return *engines.back();
+    return TransferEngine::create(setup.options, std::move(rails), clock(),
+                                  std::move(setup.on_message))
+        .value();
   }
 
   const Rail& rail(const TransferEngine& engine, uint32_t index) { return *engine.rails()[index]; }
