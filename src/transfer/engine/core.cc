@@ -84,7 +84,7 @@ bool TransferEngine::Core::progress() {
   for (uint32_t rail = 0; rail < shared.rails.size(); ++rail) has_moved |= poll(rail);
   if (shared.now >= stall_check_at_) {
     stall_check_at_ = shared.now + shared.options.stall_max / kStallChecks;
-    peers.lose_stalled();
+    has_moved |= peers.lose_stalled();
   }
   for (const Fencing::Answer& answer : fencing.take_answers()) {
     if (answer.path == nullptr) {

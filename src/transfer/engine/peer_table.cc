@@ -86,19 +86,23 @@ void PeerTable::lose_rail(uint32_t rail, const Error& error) {
   for (const auto& [id, path] : paths_[rail]) lose(*path, error);
 }
 
-void PeerTable::lose_stalled() {
+bool PeerTable::lose_stalled() {
+  bool is_any = false;
   for (const auto& [id, peer] : peers_) {
     for (Path& path : peer->paths) {
-      if (path.posted_count == 0 || shared_.now - path.moved_at < shared_.options.stall_max) {
+      const Duration still = shared_.now - path.moved_at;
+      if (path.state != Path::State::kOpen || path.posted_count == 0 ||
+          still < shared_.options.stall_max) {
         continue;
       }
-      lose(path, make_error(
-                     Code::kDeadlineExceeded,
-                     fmt::format("nothing was delivered for {} s, {} bytes are under way",
-                                 std::chrono::duration<double>(shared_.now - path.moved_at).count(),
-                                 path.posted_bytes)));
+      const double seconds = std::chrono::duration<double>(still).count();
+      lose(path, make_error(Code::kDeadlineExceeded,
+                            fmt::format("nothing was delivered for {:.3f} s, {} bytes under way",
+                                        seconds, path.posted_bytes)));
+      is_any = true;
     }
   }
+  return is_any;
 }
 
 void PeerTable::close(Peer& peer) {

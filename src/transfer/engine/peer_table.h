@@ -59,7 +59,8 @@ class PeerTable {
   /// The rail ends the path's posts. Nothing happens if it is lost already.
   void lose(Path& path, const Error& error);
   void lose_rail(uint32_t rail, const Error& error);
-  void lose_stalled();
+  /// True if any was.
+  bool lose_stalled();
   void close(Peer& peer);
   /// All posts of the path have ended and nothing waits for it: forgets a closing peer at the last.
   void settle(Path& path);

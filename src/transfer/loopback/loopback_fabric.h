@@ -53,7 +53,8 @@ class LoopbackFabric {
   /// While a direction is cut, what is posted on it is lost without a word.
   void set_cut(const Rail& source, const Rail& target, bool is_cut);
 
-  /// When something is due to happen; nothing, if only posts or calls can change that.
+  /// When something is due to happen; nothing, if only posts or calls can change that. What is
+  /// ready to be polled does not count: poll all rails first.
   std::optional<TimePoint> next_event() const;
 
  private:

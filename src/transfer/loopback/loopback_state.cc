@@ -227,10 +227,6 @@ void LoopbackFabric::State::advance() {
 }
 
 std::optional<TimePoint> LoopbackFabric::State::next_event() const {
-  // What is reported already waits for a poll, and that is due now.
-  const bool is_waiting =
-      std::ranges::any_of(rails_, [](const RailState& rail) { return !rail.events.empty(); });
-  if (is_waiting) return clock_();
   if (steps_.empty()) return std::nullopt;
   return steps_.top().at;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,12 +49,12 @@ class LoopbackWorld {
   bool step() {
     bool has_moved = false;
     for (const auto& engine : engines) {
-      if (engine != nullptr) has_moved |= engine->progress();
+      if (is_running(engine)) has_moved |= engine->progress();
     }
     if (has_moved) return true;
     std::optional<TimePoint> next = fabric.next_event();
     for (const auto& engine : engines) {
-      if (engine == nullptr) continue;
+      if (!is_running(engine)) continue;
       const auto deadline = engine->next_deadline();
       if (deadline.has_value() && (!next.has_value() || *deadline < *next)) next = deadline;
     }
@@ -75,9 +76,22 @@ class LoopbackWorld {
     }
   }
 
+  /// A stopped engine is not driven, as one whose process was stopped; its memory still changes.
+  void set_stopped(const TransferEngine& engine, bool is_stopped) {
+    if (is_stopped) {
+      stopped.insert(&engine);
+    } else {
+      stopped.erase(&engine);
+    }
+  }
+  bool is_running(const std::unique_ptr<TransferEngine>& engine) const {
+    return engine != nullptr && !stopped.contains(engine.get());
+  }
+
   TimePoint now{};
   LoopbackFabric fabric;
   std::vector<std::unique_ptr<TransferEngine>> engines;
+  std::set<const TransferEngine*> stopped;
 };
 
 }  // namespace tandem::transfer

@@ -239,6 +239,8 @@ void TransferExercise::step() {
     disturb_link(true);
   } else if (what < 138) {
     draw_faults();
+  } else if (what < 142) {
+    world_.set_stopped(*world_.engines[choose_(1 + kSources)], choose_(2) == 0);
   } else {
     world_.step();
   }
@@ -271,6 +273,7 @@ void TransferExercise::check_bounds() const {
 void TransferExercise::finish_all() {
   is_finishing_ = true;
   world_.fabric.set_faults({.delay_max = 100us});
+  world_.stopped.clear();
   for (uint32_t rail = 0; rail < setup_.rails_count; ++rail) {
     for (uint32_t source = 0; source < kSources; ++source) {
       const Rail& from = world_.rail(*world_.engines[1 + source], rail);

@@ -70,6 +70,7 @@ void TransferExercise::closed(uint64_t grant_number, bool is_fenced) {
 void TransferExercise::restart(Source& source) {
   ++seen_.restarts;
   ++source.life;
+  world_.set_stopped(*source.engine, false);
   world_.engines[1 + source.index] = nullptr;
   start_source(source.index);
   // It knows no grant any more, and what the old one had posted may still land.
