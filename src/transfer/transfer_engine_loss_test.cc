@@ -57,6 +57,15 @@ TEST(TransferEngineLoss, ARailLostAtAnyTimeLeavesTheCountExact) {
     setup.options.steps_max = 1 + static_cast<uint32_t>(random() % 3);
     setup.rail.limits.posts_max = 12;
     Pair pair(setup, seed);
+    // Somebody else keeps one rail of the target busier than the others.
+    TransferEngine& noisy = pair.world.add_engine(setup);
+    const PeerId noisy_peer = noisy.add_peer("target", pair.target->address()).value();
+    const TargetId noisy_target =
+        noisy.add_target(noisy_peer, pair.target->grant(pair.target_memory).value().descriptor)
+            .value();
+    for (uint32_t rail : {0u, 1u}) pair.world.fabric.fail_rail(pair.world.rail(noisy, rail));
+    const std::vector<TargetId> noise(seed % 2 * 300, noisy_target);
+    ASSERT_TRUE(noisy.barrier(noise, {.arrival = Arrival{9, 1}}).ok());
     pair.world.fabric.set_faults(
         {.delay_min = 1us, .delay_max = 100us, .lands_late = 0.3, .late_max = 300us});
     ASSERT_TRUE(pair.target
@@ -78,7 +87,11 @@ TEST(TransferEngineLoss, ARailLostAtAnyTimeLeavesTheCountExact) {
     pair.world.set_stopped(*pair.target, true);
     pair.world.run_for(some_time());
     pair.world.fabric.fail_rail(pair.world.rail(*pair.source, random() % 3));
-    pair.world.run_for(some_time());
+    // A slow target: it looks at its rails now and then only.
+    for (uint64_t looks = random() % 400; looks > 0; --looks) {
+      pair.world.run_for(std::chrono::microseconds(1 + random() % 30));
+      pair.target->progress();
+    }
     pair.world.set_stopped(*pair.target, false);
     ASSERT_TRUE(pair.world.run());
     EXPECT_EQ(pair.ends, 1);
