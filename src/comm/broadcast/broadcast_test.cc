@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/barrier/barrier.h"
 #include "comm/testing/run_ranks.h"
 
 namespace tandem::comm {
@@ -24,6 +25,7 @@ TEST(Broadcast, EveryMessageArrivesWholeAndInOrder) {
   constexpr uint64_t kMessages = 300;
   expect_ranks(4, 1 << 16, [&](SymmetricHeap& heap) -> Result<void> {
     auto broadcast = TANDEM_TRY(Broadcast::create(heap, 200));
+    auto all_done = TANDEM_TRY(Barrier::create(heap));
     for (uint64_t number = 0; number < kMessages; ++number) {
       const std::vector<std::byte> expected = message(number);
       if (heap.rank() == 0) {
@@ -36,7 +38,8 @@ TEST(Broadcast, EveryMessageArrivesWholeAndInOrder) {
       }
       EXPECT_EQ(std::vector(got.begin(), got.end()), expected);
     }
-    return {};
+    // Whoever waits for a message takes any rank's leaving for its end.
+    return all_done.wait();
   });
 }
 
