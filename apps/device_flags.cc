@@ -14,7 +14,8 @@ void add_device_flags(CLI::App& verb, DeviceOptions& options) {
   verb.add_option("--threads", options.threads_count,
                   "CPU threads; 0: as many as this process may run at once");
   verb.add_option("--matrix-path", options.matrix_path,
-                  "matrix instructions: auto, portable, avx512_bf16 or amx_bf16");
+                  "matrix instructions: auto, portable, avx512_bf16 or amx_bf16")
+      ->check(CLI::IsMember({"auto", "portable", "avx512_bf16", "amx_bf16"}));
 }
 
 Result<std::unique_ptr<cpu::CpuDevice>> make_device(const DeviceOptions& options) {

@@ -14,6 +14,7 @@
 #include "apps/run_requests.h"
 #include "apps/sampling_flags.h"
 #include "apps/tokens_file.h"
+#include "apps/usage.h"
 #include "apps/verbs.h"
 #include "engine/validate.h"
 #include "io/file.h"
@@ -27,7 +28,7 @@ struct GenerateOptions {
   LoadOptions load;
   EngineOptions engine;
   SamplingOptions sampling;
-  std::string prompt;
+  std::optional<std::string> prompt;
   std::string prompts_file;
   std::string tokens_file;
   bool chat = false;
@@ -59,7 +60,7 @@ Error wrong(std::string what) {
 /// Texts of the command line or of a file's lines.
 Result<std::vector<std::string>> read_texts(const GenerateOptions& options) {
   constexpr size_t kFileBytesMax = 64u << 20;
-  if (options.prompts_file.empty()) return std::vector{options.prompt};
+  if (options.prompts_file.empty()) return std::vector{*options.prompt};
   std::istringstream lines(TANDEM_TRY(io::read_file(options.prompts_file, kFileBytesMax)));
   std::vector<std::string> texts;
   for (std::string line; std::getline(lines, line);) {
@@ -84,7 +85,10 @@ Result<std::vector<std::vector<TokenId>>> read_prompts(const GenerateOptions& op
 }
 
 Result<void> check_sources(const GenerateOptions& options) {
-  const int sources = (options.prompt.empty() ? 0 : 1) + (options.prompts_file.empty() ? 0 : 1) +
+  if (options.prompt && options.prompt->empty()) {
+    return wrong("PROMPT is empty; there is nothing to go on from");
+  }
+  const int sources = (!options.prompt ? 0 : 1) + (options.prompts_file.empty() ? 0 : 1) +
                       (options.tokens_file.empty() ? 0 : 1);
   if (sources != 1) return wrong("give one of PROMPT, --prompts FILE and --tokens FILE");
   if (options.chat && !options.tokens_file.empty()) {
@@ -146,7 +150,6 @@ Result<std::vector<Output>> run(const ModelFolder& folder, const engine::Limits&
 }
 
 Result<void> generate(const GenerateOptions& options) {
-  TANDEM_TRY(check_sources(options));
   const ModelFolder folder = TANDEM_TRY(open_model(options.load));
   engine::Limits limits = TANDEM_TRY(limits_of(options.engine, folder));
   auto requests = TANDEM_TRY(make_requests(options, folder, limits));
@@ -188,6 +191,7 @@ Verb add_generate(CLI::App& app) {
   verb->add_option("--json", options->json, "write tokens and texts to this file; -: to stdout");
   add_sampling_flags(*verb, options->sampling);
   add_engine_flags(*verb, options->engine);
+  refuse_unless(*verb, [options] { return check_sources(*options); });
   return [options] { return generate(*options); };
 }
 

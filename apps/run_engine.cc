@@ -9,9 +9,11 @@
 namespace tandem::apps {
 
 void add_engine_flags(CLI::App& verb, EngineOptions& options) {
-  verb.add_option("--max-num-seqs", options.sequences_max, "sequences that run at once");
+  verb.add_option("--max-num-seqs", options.sequences_max, "sequences that run at once")
+      ->check(CLI::Range(1, 1 << 20));
   verb.add_option("--max-num-batched-tokens", options.step_tokens_max, "tokens of one step");
-  verb.add_option("--block-size", options.page_tokens, "tokens of one KV page");
+  verb.add_option("--block-size", options.page_tokens, "tokens of one KV page")
+      ->check(CLI::Range(1, 4096));
   verb.add_option("--kv-cache-tokens", options.cache_tokens,
                   "tokens the KV cache holds; 0: up to four sequences of full length");
   verb.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", options.prefix_caching,

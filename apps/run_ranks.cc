@@ -4,11 +4,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cmath>
 #include <thread>
 #include <utility>
 
 #include "apps/model_fingerprint.h"
+#include "apps/number_flags.h"
+#include "apps/usage.h"
 #include "comm/heap_options.h"
 #include "io/socket.h"
 #include "model/safetensors_source.h"
@@ -20,20 +21,8 @@ namespace {
 constexpr int kRedundantExpertsMax = 1 << 16;
 constexpr uint32_t kBalanceStepsMax = 1u << 30;
 
-/// CLI::Range compares, so it lets through what is neither below nor above.
-CLI::Validator is_a_number() {
-  return CLI::Validator(
-      [](const std::string& text) -> std::string {
-        double value = 0;
-        if (CLI::detail::lexical_cast(text, value) && !std::isnan(value)) return "";
-        return text + " is no number";
-      },
-      "");
-}
-
-}  // namespace
-
-Result<void> check_layout(const LayoutOptions& options, const model::ModelConfig& config) {
+/// What a command line alone can tell.
+Result<void> check_layout_flags(const LayoutOptions& options) {
   const int ranks = options.layout.ranks_count();
   if (options.expert_parallel_size != 0 && options.expert_parallel_size != ranks) {
     return make_error(
@@ -41,9 +30,6 @@ Result<void> check_layout(const LayoutOptions& options, const model::ModelConfig
         fmt::format("--expert-parallel-size {}: experts go over all {} ranks (tensor-parallel x "
                     "data-parallel); leave it out or say {}",
                     options.expert_parallel_size, ranks, ranks));
-  }
-  if (config.experts_count == 0 && (options.expert_parallel || options.expert_parallel_size > 1)) {
-    return make_error(Code::kInvalidArgument, "--enable-expert-parallel: the model has no experts");
   }
   if (ranks == 1 && options.layout.rebalances_experts) {
     return make_error(Code::kInvalidArgument,
@@ -76,6 +62,16 @@ Result<void> check_layout(const LayoutOptions& options, const model::ModelConfig
                       fmt::format("--dist-init-addr {}: port 0 would be any free one, which the "
                                   "others cannot know; name one",
                                   options.address));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> check_layout(const LayoutOptions& options, const model::ModelConfig& config) {
+  TANDEM_TRY(check_layout_flags(options));
+  if (config.experts_count == 0 && (options.expert_parallel || options.expert_parallel_size > 1)) {
+    return make_error(Code::kInvalidArgument, "--enable-expert-parallel: the model has no experts");
   }
   return {};
 }
@@ -224,7 +220,8 @@ void add_layout_flags(CLI::App& verb, LayoutOptions& options) {
   verb.add_option("--collective-late-after", options.late_after_s,
                   "seconds after which a rank that others wait for is logged by name")
       ->check(CLI::Range(0.1, 3600.0))
-      ->check(is_a_number());
+      ->check(a_number());
+  refuse_unless(verb, [&options] { return check_layout_flags(options); });
 }
 
 Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions& device,

@@ -32,9 +32,15 @@ struct LayoutOptions {
   }
 
   int ranks_per_node() const { return layout.ranks_count() / nodes_count; }
+  /// Whether a rank of this process leads a group, so that it serves clients.
+  bool leads_here() const {
+    const int first = node_rank * ranks_per_node();
+    const int group_end = (first + layout.tensor_parallel - 1) / layout.tensor_parallel;
+    return group_end * layout.tensor_parallel < first + ranks_per_node();
+  }
 };
 
-/// The flags of LayoutOptions.
+/// The flags of LayoutOptions, and that they suit each other, as far as a command line can tell.
 void add_layout_flags(CLI::App& verb, LayoutOptions& options);
 
 /// Whether these flags suit each other and the model; an error names the one that does not.

@@ -86,8 +86,25 @@ TEST(Layout, AProcessHasANumberAmongSeveral) {
     return "";
   };
   EXPECT_THAT(refusal_of({"0", "--node-rank"}), HasSubstr("--node-rank requires --nnodes"));
-  EXPECT_EQ(refusal_of({"1", "--node-rank", "2", "--nnodes"}), "");
-  EXPECT_EQ(refusal_of({"2", "--nnodes", "1", "--node-rank"}), "");
+  const std::vector<std::string> two = {"a:1", "--dist-init-addr", "2", "--dp", "2", "--nnodes"};
+  const auto with_number = [&](const char* number) {
+    std::vector<std::string> reversed = {number, "--node-rank"};
+    reversed.insert(reversed.end(), two.begin(), two.end());
+    return refusal_of(reversed);
+  };
+  EXPECT_EQ(with_number("1"), "");
+  EXPECT_THAT(with_number("2"), HasSubstr("use 0 to 1")) << "known from the command line alone";
+}
+
+TEST(Layout, AProcessServesClientsIfItLeadsAGroup) {
+  const model::Layout layout{.tensor_parallel = 2, .data_parallel = 2};
+  const auto leads = [&](int nodes, int node) {
+    return LayoutOptions{.layout = layout, .nodes_count = nodes, .node_rank = node}.leads_here();
+  };
+  EXPECT_TRUE(leads(1, 0));
+  EXPECT_TRUE(leads(2, 0) && leads(2, 1));
+  EXPECT_TRUE(leads(4, 0) && leads(4, 2));
+  EXPECT_FALSE(leads(4, 1) || leads(4, 3));
 }
 
 TEST(Layout, WithNothingUnexpectedSaysNothing) {

@@ -1,16 +1,27 @@
 #include "apps/sampling_flags.h"
 
+#include <limits>
 #include <random>
 #include <utility>
 
-#include "apps/unsigned_flag.h"
+#include "apps/number_flags.h"
 
 namespace tandem::apps {
 
 void add_sampling_flags(CLI::App& verb, SamplingOptions& options) {
-  verb.add_option("--temperature", options.temperature, "0 takes the most likely token");
-  verb.add_option("--top-p", options.top_p, "least share of probability that is kept");
-  verb.add_option("--top-k", options.top_k, "most likely tokens that are kept; 0: all");
+  verb.add_option("--temperature", options.temperature, "0 takes the most likely token")
+      ->check(CLI::Range(0, 1'000'000))
+      ->check(a_number());
+  verb.add_option("--top-p", options.top_p, "least share of probability that is kept")
+      ->check(CLI::Validator(
+          [](const std::string& text) -> std::string {
+            double value = 0;
+            const bool is_share = CLI::detail::lexical_cast(text, value) && value > 0 && value <= 1;
+            return is_share ? "" : text + " is not above 0 and at most 1";
+          },
+          ""));
+  verb.add_option("--top-k", options.top_k, "most likely tokens that are kept; 0: all")
+      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
   verb.add_option("--seed", options.seed, "the same seed gives the same answer")
       ->check(unsigned_64());
   verb.add_option("--max-tokens", options.tokens_max,

@@ -10,11 +10,11 @@
 #include <mutex>
 #include <optional>
 
+#include "apps/number_flags.h"
 #include "apps/run_engine.h"
 #include "apps/run_ranks.h"
 #include "apps/sampling_flags.h"
 #include "apps/start_report.h"
-#include "apps/unsigned_flag.h"
 #include "apps/verbs.h"
 #include "server/server.h"
 
@@ -104,20 +104,28 @@ class LossWatch {
   server::Server* server_ = nullptr;
 };
 
-/// A command that a newcomer can paste.
-std::string example_call(const StartFacts& facts) {
-  return fmt::format(
-      "curl http://{}:{}/v1/chat/completions -H 'Content-Type: application/json' -d '{{\n"
-      "  \"model\": \"{}\", \"temperature\": 0,\n"
-      "  \"messages\": [{{\"role\": \"user\", \"content\": \"What is 12 + 30?\"}}],\n"
-      "  \"chat_template_kwargs\": {{\"enable_thinking\": false}}}}'\n",
-      facts.host, facts.port, facts.names.front());
+/// What the server needs to listen.
+server::Server::Options front_of(const ServeOptions& options) {
+  server::Server::Options front;
+  front.host = options.host;
+  front.port = options.port;
+  front.write_stall_ms = static_cast<int>(options.write_timeout_s) * 1000;
+  front.access_log = options.access_log();
+  front.version = TANDEM_VERSION;
+  front.model_names = options.names;
+  if (front.model_names.empty()) front.model_names.push_back(name_of(options.load.model));
+  return front;
 }
 
 Result<void> serve(ServeOptions& options) {
   raise_open_files();
   const ModelFolder folder = TANDEM_TRY(open_model(options.load));
   const engine::Limits limits = TANDEM_TRY(limits_of(options.engine, folder));
+  TANDEM_TRY(check_layout(options.layout, folder.files.config));
+  server::Server::Options front = front_of(options);
+  // Before the long part of the start, which a port that is taken would make vain.
+  auto listening =
+      options.layout.leads_here() ? TANDEM_TRY(server::Server::listen(front)) : nullptr;
   LossWatch losses;
   const RunningRanks running =
       TANDEM_TRY(start_ranks(folder, options.load.device, options.layout, limits,
@@ -133,21 +141,11 @@ Result<void> serve(ServeOptions& options) {
     return losses.result();
   }
 
-  server::Server::Options front;
-  front.host = options.host;
-  front.port = options.port;
-  front.model_names = options.names;
-  if (front.model_names.empty()) {
-    front.model_names.push_back(name_of(options.load.model));
-  }
-  front.version = TANDEM_VERSION;
-  front.write_stall_ms = static_cast<int>(options.write_timeout_s) * 1000;
   front.model_length_max = limits.model_length_max;
   front.stop_tokens = folder.stop_tokens;
   front.sampling = recommended_sampling(folder);
-  front.access_log = options.access_log();
-  auto server = TANDEM_TRY(
-      server::Server::create(front, *engine, *folder.tokenizer, folder.chat_template.get()));
+  auto server = TANDEM_TRY(server::Server::create(front, std::move(listening), *engine,
+                                                  *folder.tokenizer, folder.chat_template.get()));
   g_server = server.get();
   g_main_thread = pthread_self();
   std::signal(SIGINT, on_signal);
@@ -159,7 +157,8 @@ Result<void> serve(ServeOptions& options) {
                          .threads_per_rank = running.threads_per_rank,
                          .matrix_path = cpu::matrix_path_name(folder.device->path()),
                          .host = options.host,
-                         .port = server->port()};
+                         .port = server->port(),
+                         .has_chat_template = folder.chat_template != nullptr};
   fmt::print("{}\n{}", start_report(facts, options.layout), example_call(facts));
   std::fflush(stdout);
   losses.watch(server.get());
@@ -183,7 +182,7 @@ Verb add_serve(CLI::App& app) {
             return text.empty() ? "an empty address; 0.0.0.0 is all of this machine" : "";
           },
           ""));
-  verb->add_option("--port", options->port, "port; 0: any free one");
+  verb->add_option("--port", options->port, "port; 0: any free one")->check(CLI::Range(0, 65535));
   verb->add_option("--served-model-name", options->names, "name in the API (repeatable)");
   verb->add_option("--max-num-queued-reqs", options->engine.queue_requests_max,
                    "requests that may wait");

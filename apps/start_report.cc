@@ -21,6 +21,12 @@ std::string layout_line(const LayoutOptions& options) {
 
 }  // namespace
 
+/// An IPv6 address stands in brackets (RFC 3986, section 3.2.2).
+std::string StartFacts::address() const {
+  const bool is_ipv6 = host.find(':') != std::string::npos;
+  return fmt::format("http://{}{}{}:{}", is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "", port);
+}
+
 std::string start_report(const StartFacts& facts, const LayoutOptions& layout) {
   const engine::Limits& limits = facts.limits;
   // The engine's limits hold for each group of ranks that has requests of its own.
@@ -45,7 +51,23 @@ std::string start_report(const StartFacts& facts, const LayoutOptions& layout) {
     line.resize(kValueColumn, ' ');
     report += line + value + '\n';
   }
-  return report + fmt::format("serving at http://{}:{}\n", facts.host, facts.port);
+  return report + fmt::format("serving at {}\n", facts.address());
+}
+
+std::string example_call(const StartFacts& facts) {
+  const std::string head =
+      fmt::format("  \"model\": \"{}\", \"temperature\": 0,\n", facts.names.front());
+  if (!facts.has_chat_template) {
+    return fmt::format(
+        "curl {}/v1/completions -H 'Content-Type: application/json' -d '{{\n{}"
+        "  \"prompt\": \"Once upon a time\"}}'\n",
+        facts.address(), head);
+  }
+  return fmt::format(
+      "curl {}/v1/chat/completions -H 'Content-Type: application/json' -d '{{\n{}"
+      "  \"messages\": [{{\"role\": \"user\", \"content\": \"What is 12 + 30?\"}}],\n"
+      "  \"chat_template_kwargs\": {{\"enable_thinking\": false}}}}'\n",
+      facts.address(), head);
 }
 
 }  // namespace tandem::apps

@@ -18,10 +18,17 @@ struct StartFacts {
   std::string matrix_path;
   std::string host;
   uint16_t port = 0;
+  bool has_chat_template = true;
+
+  /// "http://127.0.0.1:8000"
+  std::string address() const;
 };
 
 /// The block that `tandem serve` prints once it serves: everything that decides what it can hold
 /// and how fast it is, one line per fact, named as the flag that sets it.
 std::string start_report(const StartFacts& facts, const LayoutOptions& layout);
+
+/// A command that a newcomer can paste: a chat where the model has a template for it.
+std::string example_call(const StartFacts& facts);
 
 }  // namespace tandem::apps

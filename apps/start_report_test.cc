@@ -47,5 +47,21 @@ TEST(StartReport, SaysHowManyRanksShareIt) {
   EXPECT_THAT(report, ContainsRegex("max-num-seqs +7 in each data-parallel group\n"));
 }
 
+TEST(StartReport, BracketsIpv6) {
+  StartFacts ipv6 = facts();
+  ipv6.host = "::1";
+  EXPECT_THAT(start_report(ipv6, {}), HasSubstr("serving at http://[::1]:8123\n"));
+  EXPECT_THAT(example_call(ipv6), HasSubstr("curl http://[::1]:8123/v1/chat/completions "));
+}
+
+TEST(StartReport, AsksForAChatOnlyWhereThereCanBeOne) {
+  StartFacts plain = facts();
+  EXPECT_THAT(example_call(plain), HasSubstr("/v1/chat/completions "));
+  plain.has_chat_template = false;
+  EXPECT_THAT(example_call(plain), HasSubstr("/v1/completions "));
+  EXPECT_THAT(example_call(plain), HasSubstr("\"prompt\": "));
+  EXPECT_THAT(example_call(plain), Not(HasSubstr("chat")));
+}
+
 }  // namespace
 }  // namespace tandem::apps

@@ -112,6 +112,7 @@ void GroupRunner::append_ranks(std::vector<RankStatus>& ranks) const {
 void GroupRunner::leave() {
   // An empty message is the end, and a good one: a follower of a lost group must learn of the loss
   // instead, though its leader may have noticed first.
+  if (peers_.is_ending()) lost_.reset();
   if (!lost_ && peers_.has_links() && peers_.links().steps() != nullptr) {
     static_cast<void>(peers_.links().steps()->send({}));
   }
@@ -141,7 +142,9 @@ Result<void> follow(ModelRunner& model, RankPeers& peers, const Limits& limits) 
   while (true) {
     const Result<void> followed = follow_steps(model, peers, message);
     if (followed.ok()) return {};
-    TANDEM_TRY(peers.go_on(followed.error(), model));
+    const Result<void> went_on = peers.go_on(followed.error(), model);
+    if (!went_on.ok() && peers.is_ending()) return {};
+    TANDEM_TRY(went_on);
   }
 }
 

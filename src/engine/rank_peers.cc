@@ -95,6 +95,9 @@ void RankPeers::append_ranks(const RankTally& tally, std::vector<RankStatus>& ra
 
 Result<void> RankPeers::go_on(const Error& error, ModelRunner& runner) {
   if (!options_.heap->health().has_losses()) return error;  // a fault of our own
+  if (is_ending()) {
+    return make_error(Code::kUnavailable, "the server shut down before the request ended");
+  }
   if (!options_.regroup || model_.shard().layout.data_parallel == 1) {
     return make_error(error.code,
                       error.what + "; the group cannot go on without it, start the ranks again");

@@ -32,6 +32,9 @@ class RankPeers {
     comm::SymmetricHeap* heap = nullptr;  ///< outlives this, or ends with the first regroup()
     /// comm/regroup.h; none: a loss of any rank is the end.
     std::function<Result<comm::Regrouped>(const std::string& brings)> regroup;
+    /// On any thread: whether this rank and its group were told to end. Others that leave are then
+    /// no loss.
+    std::function<bool()> is_ending = [] { return false; };
     DType compute = DType::kBF16;
     StepMemory::Options step;
     BalanceLimits balance;
@@ -45,12 +48,13 @@ class RankPeers {
   Result<void> start_balancing();
 
   RankLinks& links() { return *links_; }
+  bool is_ending() const { return options_.is_ending(); }
   bool has_links() const { return links_ != nullptr; }
   ExpertBalancer* balancer() { return balancer_.get(); }
 
   /// After a step or a rest that ended with `error`. OK: ranks were lost and the others are linked
   /// anew, at the beginning of a lockstep; the step can be run again, which writes the same K and V
-  /// to the same places. Otherwise this rank is lost too.
+  /// to the same places. Otherwise this rank is lost too, unless it is_ending().
   Result<void> go_on(const Error& error, ModelRunner& runner);
 
   /// What a request hears that needs this expert.

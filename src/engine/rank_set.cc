@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -31,11 +32,12 @@ struct RankSet::Rank {
   std::unique_ptr<GroupRunner> group;  // of a leader
   std::thread follower;                // of a follower
 
-  Result<void> create(const Options& options);
+  Result<void> create(const RankSet& set);
   bool leads() const { return model->shard().tensor_rank() == 0; }
 };
 
-Result<void> RankSet::Rank::create(const Options& options) {
+Result<void> RankSet::Rank::create(const RankSet& set) {
+  const Options& options = set.options_;
   const auto start = std::chrono::steady_clock::now();
   const auto shard = TANDEM_TRY(model::Shard::create(options.config, options.layout, member.rank));
   const StepMemory::Options step = StepMemory::options_of(options.limits, options.compute);
@@ -50,6 +52,7 @@ Result<void> RankSet::Rank::create(const Options& options) {
     peers = TANDEM_TRY(RankPeers::create({.rank = member.rank,
                                           .heap = member.heap,
                                           .regroup = member.regroup,
+                                          .is_ending = [&] { return set.is_ending_of(member); },
                                           .compute = options.compute,
                                           .step = step,
                                           .balance = options.balance,
@@ -96,7 +99,7 @@ Result<std::unique_ptr<RankSet>> RankSet::create(Options options, std::vector<Me
   for (size_t i = 0; i < members.size(); ++i) {
     threads.emplace_back([&, i] {
       Rank& rank = *set->ranks_[i];
-      results[i] = rank.create(set->options_);
+      results[i] = rank.create(*set);
       if (!results[i].ok() && rank.member.fail) rank.member.fail(results[i].error().what);
     });
   }
@@ -135,10 +138,22 @@ Result<void> RankSet::start(Rank& rank) {
   return {};
 }
 
+/// Whether the rank and all that share its tensor-parallel group end with this set. A leader with
+/// followers elsewhere ends as their group does: by a message that only linked ranks can send.
+bool RankSet::is_ending_of(const Member& member) const {
+  if (!is_ending_) return false;
+  const int group = member.rank / options_.layout.tensor_parallel;
+  const auto here = std::ranges::count_if(ranks_, [&](const std::unique_ptr<Rank>& rank) {
+    return rank->member.rank / options_.layout.tensor_parallel == group;
+  });
+  return here == options_.layout.tensor_parallel;
+}
+
 /// One rank of this process is done. Others may go on: they serve for other groups.
 void RankSet::end(const Error* error) {
   std::unique_lock lock(mutex_);
   if (error != nullptr && !lost_) lost_ = *error;
+  if (is_ending_) return;
   if (++ended_count_ < ranks_.size() || !lost_) return;
   const Error lost = *lost_;
   lock.unlock();
@@ -148,6 +163,8 @@ void RankSet::end(const Error* error) {
 RankSet::RankSet(Options options) : options_(std::move(options)) {}
 
 RankSet::~RankSet() {
+  // Before the first of them leaves: the others must not take that for a loss.
+  is_ending_ = true;
   // All at once: each waits for the others' steps until they have left.
   for (auto& engine : engines_) engine->stop();
   engines_.clear();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -42,14 +43,16 @@ class RankSet {
     /// Called once per rank, on its thread, at the same time as for others.
     std::function<Result<std::unique_ptr<Device>>()> make_device;
     std::function<Result<std::unique_ptr<model::WeightSource>>()> make_source;
-    /// Called once, on some thread, when no rank of this process can go on.
+    /// Called once, on some thread, when no rank of this process can go on; not while
+    /// the set is destroyed.
     std::function<void(const Error&)> on_lost = [](const Error&) {};
   };
   /// What every rank's heap must hold.
   static Result<size_t> heap_bytes(const Options& options);
   /// Loads and warms up all members at once. An Error of one rank is that of all.
   static Result<std::unique_ptr<RankSet>> create(Options options, std::vector<Member> members);
-  /// Ends what lives with kUnavailable; ranks of other processes are left.
+  /// Ends what lives with kUnavailable; ranks of other processes are left. The ranks of this one
+  /// leave one after another, which is no loss to those that are still to leave.
   ~RankSet();
 
   /// All engines of this process; none where every rank follows.
@@ -65,9 +68,11 @@ class RankSet {
  private:
   explicit RankSet(Options options);
   Result<void> start(Rank& rank);
+  bool is_ending_of(const Member& member) const;
   void end(const Error* error);
 
   const Options options_;
+  std::atomic<bool> is_ending_{false};  // outlives the ranks, which look at it
   std::mutex mutex_;
   size_t ended_count_ = 0;     // guarded by mutex_: ranks of this process
   std::optional<Error> lost_;  // guarded by mutex_: why the first of them ended

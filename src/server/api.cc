@@ -113,10 +113,11 @@ Api::Api(const Server::Options& options, engine::EngineClient& engine, Generatio
 std::unique_ptr<http::Exchange> Api::handle(http::Request request, http::Responder& responder) {
   const Route* route = find_route(request.path);
   if (route == nullptr || route->method != request.method) {
-    http::Response response = error_response(unknown_path(request));
+    ApiError error = unknown_path(request);
+    if (route != nullptr) error.status = 405;
+    http::Response response = error_response(error);
     if (route != nullptr) {
-      response.status = 405;
-      response.headers.push_back({"Allow", std::string(route->method)});
+      response.headers.push_back({"Allow", route->method == "GET" ? "GET, HEAD" : "POST"});
     }
     services_.metrics.on_answer("other", response.status);
     responder.respond(std::move(response));

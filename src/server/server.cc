@@ -101,11 +101,24 @@ struct Server::Impl {
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
+Result<std::unique_ptr<http::HttpServer>> Server::listen(const Options& options) {
+  return http::HttpServer::create(http_options(options));
+}
+
 Result<std::unique_ptr<Server>> Server::create(Options options, engine::EngineClient& engine,
                                                const text::Tokenizer& tokenizer,
                                                text::ChatTemplate* chat_template) {
   TANDEM_TRY(check(options));
-  auto listening = TANDEM_TRY(http::HttpServer::create(http_options(options)));
+  auto listening = TANDEM_TRY(listen(options));
+  return create(std::move(options), std::move(listening), engine, tokenizer, chat_template);
+}
+
+Result<std::unique_ptr<Server>> Server::create(Options options,
+                                               std::unique_ptr<http::HttpServer> listening,
+                                               engine::EngineClient& engine,
+                                               const text::Tokenizer& tokenizer,
+                                               text::ChatTemplate* chat_template) {
+  TANDEM_TRY(check(options));
   return std::unique_ptr<Server>(new Server(std::make_unique<Impl>(
       std::move(options), std::move(listening), engine, tokenizer, chat_template)));
 }

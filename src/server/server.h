@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "engine/request.h"
 #include "server/access_log.h"
+#include "server/http/http_server.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -47,7 +48,16 @@ class Server {
     int keep_alive_ms = 10'000;   ///< silence in a stream before a comment line
   };
 
-  /// Binds and listens. `chat_template` may be null: chats are refused then.
+  /// Binds and listens, without an engine: who cannot have its port learns it before it loads a
+  /// model. Clients that come meanwhile wait.
+  static Result<std::unique_ptr<http::HttpServer>> listen(const Options& options);
+  /// Serves where `listening` does. `chat_template` may be null: chats are refused then.
+  static Result<std::unique_ptr<Server>> create(Options options,
+                                                std::unique_ptr<http::HttpServer> listening,
+                                                engine::EngineClient& engine,
+                                                const text::Tokenizer& tokenizer,
+                                                text::ChatTemplate* chat_template);
+  /// Both.
   static Result<std::unique_ptr<Server>> create(Options options, engine::EngineClient& engine,
                                                 const text::Tokenizer& tokenizer,
                                                 text::ChatTemplate* chat_template);

@@ -101,6 +101,10 @@ TEST_F(ServerErrorsTest, RefusesBadRequestsWithTheFieldsName) {
   const auto method = get("/v1/completions");
   EXPECT_EQ(method.status, 405);
   EXPECT_EQ(method.header("Allow"), "POST");
+  EXPECT_EQ(error_of(method)["type"], "invalid_request_error");
+  const auto model = post("/v1/models", "{}");
+  EXPECT_EQ(model.status, 405);
+  EXPECT_EQ(model.header("Allow"), "GET, HEAD");
 }
 
 TEST_F(ServerErrorsTest, RefusesOptionsThatMakeNoSense) {

@@ -93,10 +93,7 @@ class Generate(unittest.TestCase):
             ("--tokens", self.write("empty.json", '{"prompts": [[]]}')): "the prompt is empty",
             ("one two three four", "--max-model-len", 3): "raise --max-model-len",
             ("a", "--max-model-len", 10000): "8192 positions",
-            ("a", "--top-p", 0): "top_p is 0",
             ("a", "--json", self.folder / "no" / "folder"): "could not be written",
-            ("a", "--prompts", "b"): "give one of PROMPT, --prompts FILE and --tokens FILE",
-            (): "give one of PROMPT",
             ("a", "--max-num-batched-tokens", 8): "below --max-num-seqs 32",
         }
         for arguments, expected in cases.items():

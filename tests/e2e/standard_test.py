@@ -51,6 +51,18 @@ class Standard(unittest.TestCase):
             ("serve", MODEL, "--dtype", "int3"),
             ("serve", MODEL, "--host", ""),
             ("serve", MODEL, "--collective-late-after", "nan"),
+            ("serve", MODEL, "--max-num-seqs", "0"),
+            ("serve", MODEL, "--block-size", "0"),
+            ("serve", MODEL, "--matrix-path", "abacus"),
+            ("serve", MODEL, "--nnodes", "2", "--dp", "2"),
+            ("serve", MODEL, "--dist-init-addr", "foo"),
+            ("generate", MODEL),
+            ("generate", MODEL, ""),
+            ("generate", MODEL, "hi", "--prompts", "file"),
+            ("generate", MODEL, "hi", "--temperature", "-1"),
+            ("generate", MODEL, "hi", "--temperature", "nan"),
+            ("generate", MODEL, "hi", "--top-p", "0"),
+            ("generate", MODEL, "hi", "--top-k", "-1"),
             ("generate", MODEL, "hi", "--top-k", "many"),
             ("bench",),
         ):
@@ -62,8 +74,6 @@ class Standard(unittest.TestCase):
     def test_a_command_that_fails_ends_with_1(self):
         for failing in (
             ("serve", "/no/such/folder"),
-            ("serve", MODEL, "--max-num-seqs", "0"),
-            ("serve", MODEL, "--matrix-path", "abacus"),
             ("eval", MODEL, "--file", "/no/such/file"),
         ):
             with self.subTest(failing):

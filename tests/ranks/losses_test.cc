@@ -192,5 +192,35 @@ TEST(Losses, LostExpertsComeBackWhenTheyArePlacedAnew) {
   EXPECT_GT(ranks.set->balance_status()[0].experts_moved, 0u);
 }
 
+/// Takes what engines say and waits for nothing.
+class Unheard final : public engine::EventSink {
+  void on_events(std::span<engine::Event>) override {}
+};
+
+TEST(Losses, AnOrderlyEndIsNone) {
+  const ScoredModel model = random_model({}, DType::kBF16);
+  for (const model::Layout& layout : {model::Layout{.data_parallel = 4},
+                                      model::Layout{.tensor_parallel = 2, .data_parallel = 2}}) {
+    for (int end = 0; end < 10; ++end) {
+      SCOPED_TRACE("end " + std::to_string(end));
+      Unheard sink;
+      ThreadRanks ranks = ThreadRanks::start(model, layout);
+      // Every second time in the middle of steps.
+      auto requests = mixed_requests(end % 2 == 0 ? 0 : 8, model.config.vocab_size, 27);
+      for (engine::Request& request : requests) {
+        request.tokens_max = 100;
+        EXPECT_TRUE(ranks.set->client()->submit(std::move(request), sink).ok());
+      }
+      std::this_thread::sleep_for(milliseconds(5));
+      ranks.set.reset();
+      EXPECT_EQ(*ranks.regroups, 0);
+      for (int rank = 0; rank < layout.ranks_count(); ++rank) {
+        EXPECT_TRUE(ranks.has_left(rank)) << rank;
+        EXPECT_FALSE(ranks.group->heap(rank).health().has_failed()) << "a good end is no failure";
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem::ranks

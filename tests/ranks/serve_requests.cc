@@ -141,21 +141,25 @@ ThreadRanks ThreadRanks::start(const ScoredModel& model, const model::Layout& la
   std::vector<engine::RankSet::Member> members;
   for (int rank = 0; rank < layout.ranks_count(); ++rank) {
     comm::ThreadGroup* group = ranks.group.get();
+    std::atomic<int>* regroups = ranks.regroups.get();
     std::atomic<bool>* left = &ranks.left[static_cast<size_t>(rank)];
-    members.push_back(
-        {.rank = rank,
-         .heap = &group->heap(rank),
-         .leave =
-             [=] {
-               group->leave(rank);
-               *left = true;
-             },
-         .fail =
-             [=](const std::string& reason) {
-               group->fail(rank, reason);
-               *left = true;
-             },
-         .regroup = [=](const std::string& brings) { return group->regroup(rank, brings); }});
+    members.push_back({.rank = rank,
+                       .heap = &group->heap(rank),
+                       .leave =
+                           [=] {
+                             group->leave(rank);
+                             *left = true;
+                           },
+                       .fail =
+                           [=](const std::string& reason) {
+                             group->fail(rank, reason);
+                             *left = true;
+                           },
+                       .regroup =
+                           [=](const std::string& brings) {
+                             ++*regroups;
+                             return group->regroup(rank, brings);
+                           }});
   }
   ranks.set = engine::RankSet::create(options, std::move(members)).value();
   return ranks;

@@ -39,6 +39,8 @@ struct ThreadRanks {
 
   std::unique_ptr<comm::ThreadGroup> group;
   std::vector<std::atomic<bool>> left;
+  /// How often a rank took the leaving of others for a loss.
+  std::unique_ptr<std::atomic<int>> regroups = std::make_unique<std::atomic<int>>(0);
   std::unique_ptr<engine::RankSet> set;
 };
 

@@ -1,5 +1,6 @@
 """Configuring, building, running ctest, and starting the program that was built."""
 
+import os
 from pathlib import Path
 
 from x import packages
@@ -9,7 +10,16 @@ from x.shell import ROOT, Failed, jobs_count, replace_process, run
 TEST_SECONDS_MAX = 600
 
 # Options of `tandem serve` without a value.
-SWITCHES = ("--enable-prefix-caching", "--no-enable-prefix-caching", "--help", "-h")
+SWITCHES = (
+    "--enable-prefix-caching",
+    "--no-enable-prefix-caching",
+    "--enable-expert-parallel",
+    "--enable-eplb",
+    "--disable-log-requests",
+    "--log-probes",
+    "--help",
+    "-h",
+)
 
 
 def folder(preset: str) -> Path:
@@ -65,14 +75,19 @@ def program() -> str:
     return str(folder("release") / "apps/tandem")
 
 
+def is_positional(word: str, before: str) -> bool:
+    """Whether a word is neither an option nor the value of the one before it."""
+    takes_value = before.startswith("-") and "=" not in before and before not in SWITCHES
+    return not word.startswith("-") and not takes_value
+
+
 def names_model(arguments: list[str]) -> bool:
     """Whether --model is there, or a word that is not the value of the option before it."""
     before = ""
     for word in arguments:
         if word == "--model" or word.startswith("--model="):
             return True
-        takes_value = before.startswith("-") and "=" not in before and before not in SWITCHES
-        if not word.startswith("-") and not takes_value:
+        if is_positional(word, before):
             return True
         before = word
     return False
@@ -91,9 +106,27 @@ def serve_arguments(arguments: list[str]) -> list[str]:
 def serve(arguments: list[str]) -> None:
     packages.setup(("build",))
     path = program()
-    replace_process([path, *serve_arguments(arguments)])
+    replace_process([path, *serve_arguments(absolute_model(arguments))])
+
+
+def bench_arguments(arguments: list[str]) -> list[str]:
+    """`engine` unless a part of `tandem bench`, or its help, is asked for."""
+    asks_for_part = bool(arguments) and (arguments[0] in ("engine", "comm", "--help", "-h"))
+    return arguments if asks_for_part else ["engine", *arguments]
+
+
+def absolute_model(arguments: list[str]) -> list[str]:
+    """The same with a model folder as the user sees it: ./x works from the checkout's root."""
+    result = list(arguments)
+    for index, word in enumerate(arguments):
+        before = arguments[index - 1] if index else ""
+        if word.startswith("--model="):
+            result[index] = "--model=" + os.path.abspath(word.removeprefix("--model="))
+        elif before == "--model" or is_positional(word, before):
+            result[index] = os.path.abspath(word)
+    return result
 
 
 def bench(arguments: list[str]) -> None:
     path = program()
-    replace_process([path, "bench", *(arguments or ["engine"])])
+    replace_process([path, "bench", *bench_arguments(arguments)])

@@ -4,6 +4,7 @@ Method: pure parts called directly; stages that record what ran.
 
 import contextlib
 import io
+import os
 import unittest
 from unittest import mock
 
@@ -69,6 +70,27 @@ class ServeTest(unittest.TestCase):
             (["folder", "--dtype", "f32"], ["serve", "folder", "--dtype", "f32", *host, *port]),
         ):
             self.assertEqual(build.serve_arguments(given), expected)
+
+
+    def test_a_folder_is_the_users(self):
+        here = os.getcwd()
+        for given, expected in (
+            (["some/moe", "--port", "9"], [f"{here}/some/moe", "--port", "9"]),
+            (["--enable-eplb", "moe"], ["--enable-eplb", f"{here}/moe"]),
+            (["--model", "moe"], ["--model", f"{here}/moe"]),
+            (["--model=/moe"], ["--model=/moe"]),
+            (["--port", "9"], ["--port", "9"]),
+        ):
+            self.assertEqual(build.absolute_model(given), expected)
+
+    def test_bench_is_of_the_engine_unless_a_part_is_named(self):
+        for given, expected in (
+            ([], ["engine"]),
+            (["--rounds", "1"], ["engine", "--rounds", "1"]),
+            (["comm", "--rounds", "1"], ["comm", "--rounds", "1"]),
+            (["--help"], ["--help"]),
+        ):
+            self.assertEqual(build.bench_arguments(given), expected)
 
 
 class StagesTest(unittest.TestCase):

@@ -64,6 +64,7 @@ struct RequestParser::Impl {
   void check_header() {
     check_host();
     if (!refusal) check_coding();
+    if (!refusal) check_expectation();
   }
 
   /// RFC 9112, section 3.2. Two would let a proxy in front read another request than we do.
@@ -84,7 +85,26 @@ struct RequestParser::Impl {
       refusal = {.status = 501,
                  .code = "unsupported",
                  .message = "Of the transfer encodings only \"chunked\" is supported."};
+      return;
     }
+    const auto content = parser.get().find(beast_http::field::content_encoding);
+    if (content != parser.get().end() &&
+        !boost::beast::iequals(content->value(), boost::beast::string_view("identity"))) {
+      refusal = {.status = 415,
+                 .code = "unsupported",
+                 .message = "The request has a Content-Encoding; send the body as plain JSON."};
+    }
+  }
+
+  /// RFC 9110, section 10.1.1: there is one expectation, and HTTP/1.0 has none.
+  void check_expectation() {
+    const auto expect = parser.get().find(beast_http::field::expect);
+    if (expect == parser.get().end() || parser.get().version() < 11) return;
+    if (boost::beast::iequals(expect->value(), boost::beast::string_view("100-continue"))) return;
+    refusal = {
+        .status = 417,
+        .code = "unsupported",
+        .message = "Of the expectations only \"100-continue\" can be met; leave out Expect."};
   }
 
   bool in_chunked_body() const { return parser.is_header_done() && parser.chunked(); }

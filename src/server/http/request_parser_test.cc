@@ -92,6 +92,25 @@ TEST(RequestParser, WantsOneHost) {
   }
 }
 
+TEST(RequestParser, RefusesWhatItCannotMeetOrDecode) {
+  struct Case {
+    const char* header;
+    int status;  // 0: none
+  };
+  for (const Case& c : std::initializer_list<Case>{{"Expect: 100-Continue", 0},
+                                                   {"Expect: foo", 417},
+                                                   {"Content-Encoding: gzip", 415},
+                                                   {"Content-Encoding: identity", 0}}) {
+    RequestParser parser({});
+    parser.feed(std::string("POST / HTTP/1.1\r\nHost: a\r\n") + c.header +
+                "\r\nContent-Length: 2\r\n\r\n{}");
+    EXPECT_EQ(parser.refusal() ? parser.refusal()->status : 0, c.status) << c.header;
+  }
+  RequestParser old({});
+  old.feed("GET / HTTP/1.0\r\nExpect: foo\r\n\r\n");
+  EXPECT_FALSE(old.refusal()) << "HTTP/1.0 has no expectations";
+}
+
 TEST(RequestParser, DecodesPaths) {
   EXPECT_EQ(percent_decode("/a%2fb%20c"), "/a/b c");
   EXPECT_EQ(percent_decode("%"), "%");

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <string>
 
@@ -17,6 +18,17 @@ inline CLI::Validator unsigned_64() {
         const auto parsed = std::from_chars(text.data(), end, value);
         if (parsed.ec == std::errc() && parsed.ptr == end) return "";
         return text + " is no whole number from 0 to 18446744073709551615";
+      },
+      "");
+}
+
+/// Refuses NaN. CLI::Range compares, so it lets through what is neither below nor above.
+inline CLI::Validator a_number() {
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        double value = 0;
+        if (CLI::detail::lexical_cast(text, value) && !std::isnan(value)) return "";
+        return text + " is no number";
       },
       "");
 }
