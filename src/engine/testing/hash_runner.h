@@ -78,6 +78,8 @@ class HashRunner final : public StepRunner {
   }
 
   std::span<const FailedItem> failed_items() const override { return failed_; }
+  /// K and V of a model of one layer: one number a slot.
+  std::span<uint64_t> slots() { return slots_; }
 
  private:
   static constexpr uint64_t kUnwritten = 0xdeaddeaddeaddead;
