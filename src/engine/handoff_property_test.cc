@@ -42,9 +42,8 @@ class Handoffs {
     target_ = EngineCore::create({.limits = target_limits_, .now_us = ticks, .source = &courier},
                                  target_runner_)
                   .value();
-    courier.connect(
-        {source_.get(), &source_runner_, source_limits_.page_tokens, source_limits_.pages_total},
-        {target_.get(), &target_runner_, target_limits_.page_tokens, target_limits_.pages_total});
+    courier.connect(Courier::end_of(*source_, source_runner_, source_limits_),
+                    Courier::end_of(*target_, target_runner_, target_limits_));
     if (chance(2)) {
       faulty_ = true;
       courier.failure_one_in = 20;

@@ -28,6 +28,12 @@ Result<void> ModelRunner::run(std::span<const BatchItem> items,
   return sample(sampled);
 }
 
+kv::KvLayout ModelRunner::kv_layout() const {
+  return KvStorage::group_layout(model_.shard(), {.dtype = options_.kv_dtype,
+                                                  .pages_count = options_.limits.pages_total,
+                                                  .page_tokens = options_.limits.page_tokens});
+}
+
 model::StepInput ModelRunner::prepare(std::span<const BatchItem> items) {
   memory_.tensors.clear();
   sample_rows_.clear();

@@ -45,6 +45,10 @@ class ModelRunner final : public StepRunner {
   std::optional<model::Qwen3::LostExpert> lost_expert_of(size_t item) const;
 
   Stream& stream() { return *stream_; }
+  /// One per layer. Others may write pages that await K and V, and read those that are exported.
+  std::span<const ops::KvPool> kv_pools() const { return memory_.kv.pools(); }
+  /// Of this rank's tensor-parallel group.
+  kv::KvLayout kv_layout() const;
   /// Of the steps after warm-up.
   const RankTally& tally() const { return tally_; }
   /// Logits of the sampling items of the last run, in order: [rows, vocabulary].

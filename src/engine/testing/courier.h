@@ -27,20 +27,39 @@ class Courier final : public KvSource, public StepObserver, public EventSink {
   using Choose = std::function<uint32_t(uint32_t)>;
   struct End {
     EngineCore* engine = nullptr;
-    HashRunner* runner = nullptr;
-    uint32_t page_tokens = 0;
-    uint32_t pages_total = 0;
+    kv::KvLayout layout;
+    /// The start of a pool: K of layer 0, V of layer 0, K of layer 1 and so on.
+    std::function<std::byte*(uint32_t rank, uint32_t pool)> pool;
+    uint32_t pools_count = 0;
   };
+  /// An engine over the model of hashes: one number a slot.
+  static End end_of(EngineCore& engine, HashRunner& runner, const Limits& limits) {
+    return {.engine = &engine,
+            .layout = {.element = kv::KvElement::kF32,  // two of them are one slot
+                       .layers = 1,
+                       .kv_heads = 1,
+                       .head_dim = 2,
+                       .page_tokens = limits.page_tokens,
+                       .pages_total = limits.pages_total,
+                       .rank_heads = kv::KvLayout::even_heads(1, 1)},
+            .pool = [&runner](uint32_t,
+                              uint32_t) { return std::as_writable_bytes(runner.slots()).data(); },
+            .pools_count = 1};
+  }
 
   explicit Courier(Choose choose) : choose_(std::move(choose)) {}
   /// Before the first step of either.
   void connect(const End& source, const End& target) {
     source_ = source;
     target_ = target;
+    TANDEM_CHECK(source.pools_count == target.pools_count, "both ends have the same layers");
   }
 
   /// One in so many turns an import fails for no reason; 0: never.
   uint32_t failure_one_in = 0;
+  /// Called when all of a job is sent, before the target hears it.
+  std::function<void(const kv::TransferPlan&, const kv::TransferPlan::Pages&)> inspect =
+      [](const auto&, const auto&) {};
 
   uint64_t imports = 0;
   uint64_t arrivals = 0;
@@ -62,8 +81,8 @@ class Courier final : public KvSource, public StepObserver, public EventSink {
     TANDEM_CHECK(!r.range.empty(), "an empty range is no hand-off");
     TANDEM_CHECK(r.range.end + 1 == r.tokens.size(), "the last token is the target's");
     Job job{.import = r.import,
-            .plan = kv::TransferPlan::create(layout_of(source_), layout_of(target_),
-                                             {.tokens = r.range})
+            .plan = kv::TransferPlan::create(source_.layout, target_.layout,
+                                             {.tokens = r.range, .spread = choose_(8)})
                         .value()};
     job.tokens.assign(r.tokens.begin(), r.tokens.end());
     job.target_pages.assign(r.pages.begin(), r.pages.end());
@@ -127,15 +146,6 @@ class Courier final : public KvSource, public StepObserver, public EventSink {
     bool is_done = false;
   };
 
-  static kv::KvLayout layout_of(const End& end) {
-    return {.element = kv::KvElement::kF32,  // two of them are one slot
-            .layers = 1,
-            .kv_heads = 1,
-            .head_dim = 2,
-            .page_tokens = end.page_tokens,
-            .pages_total = end.pages_total,
-            .rank_heads = kv::KvLayout::even_heads(1, 1)};
-  }
   Job& job_of(RequestId request) {
     for (Job& job : jobs_) {
       if (job.request == request) return job;
@@ -157,6 +167,7 @@ class Courier final : public KvSource, public StepObserver, public EventSink {
     while (job.sent < ready && choose_(4) != 0) send(job, job.sent++);
     if (job.sent < job.plan.slices_count() || !job.export_ended) return;
     ++arrivals;
+    inspect(job.plan, pages_of(job));
     target_.engine->arrived(job.import);
     source_.engine->delivered(*job.request);
     job.is_done = true;
@@ -195,18 +206,20 @@ class Courier final : public KvSource, public StepObserver, public EventSink {
     job.is_done = true;
   }
 
+  static kv::TransferPlan::Pages pages_of(const Job& job) {
+    const kv::PageRange pages = job.plan.source_pages();
+    return {job.source_pages.subspan(pages.first, pages.count()), job.target_pages};
+  }
+
   void send(const Job& job, uint32_t slice) {
     for (const kv::PlanLink& link : job.plan.links()) {
-      const kv::PageRange pages = job.plan.source_pages();
-      job.plan.for_each_copy(
-          link, slice, {job.source_pages.subspan(pages.first, pages.count()), job.target_pages},
-          [&](const kv::PageCopy& copy) {
-            std::memcpy(
-                reinterpret_cast<std::byte*>(target_.runner->slots().data()) + copy.target_offset,
-                reinterpret_cast<const std::byte*>(source_.runner->slots().data()) +
-                    copy.source_offset,
-                copy.bytes);
-          });
+      for (uint32_t pool = 0; pool < source_.pools_count; ++pool) {
+        const std::byte* source = source_.pool(link.source_rank, pool);
+        std::byte* target = target_.pool(link.target_rank, pool);
+        job.plan.for_each_copy(link, slice, pages_of(job), [&](const kv::PageCopy& copy) {
+          std::memcpy(target + copy.target_offset, source + copy.source_offset, copy.bytes);
+        });
+      }
     }
   }
 
