@@ -89,6 +89,14 @@ struct Worker {
     const ops::KvPool& of_layer = group.rank(rank).kv_pools()[pool / 2];
     return pool % 2 == 0 ? of_layer.k : of_layer.v;
   }
+  /// After a step all ranks have written all of its layers.
+  void expect_progress() {
+    const uint64_t layers = group.rank(0).kv_pools().size();
+    const uint64_t steps = core->counters().steps;
+    for (uint32_t rank = 0; steps > 0 && rank < group.ranks_count(); ++rank) {
+      EXPECT_EQ(group.rank(rank).layer_progress(), (steps + 1) * layers - 1) << "rank " << rank;
+    }
+  }
   /// What a sidecar proves, from this side's pages.
   std::vector<uint64_t> digests(uint32_t rank, uint32_t pool, std::span<const PageId> pages,
                                 const kv::TransferPlan& plan, uint32_t first_head,
@@ -182,6 +190,7 @@ TEST_P(HandoffIdentity, HasTheBitsOfOneProcess) {
   for (int turns = 0; sink.finished < count || !courier.is_idle(); ++turns) {
     ASSERT_LT(turns, 10'000) << "no progress";
     source.core->step();
+    source.expect_progress();
     courier.turn();
     target.core->step();
   }

@@ -1,6 +1,7 @@
 #include "engine/model_runner.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace tandem::engine {
 
@@ -12,6 +13,8 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(Device& device, const m
   runner->memory_ = TANDEM_TRY(
       StepMemory::create(device, model.shard(), StepMemory::options_of(l, options.kv_dtype)));
   runner->sample_rows_.reserve(l.sequences_max);
+  runner->progress_ = TANDEM_TRY(device.allocate(sizeof(uint64_t)));
+  *runner->progress_.as<uint64_t>() = 0;
   TANDEM_TRY(runner->warm_up());
   runner->is_warm_ = true;
   runner->warm_up_pairs_ = runner->memory_.activations.expert_pairs;
@@ -22,9 +25,9 @@ void ModelRunner::append_ranks(std::vector<RankStatus>& ranks) const {
   ranks.push_back(rank_status(0, tally_row(tally_, nullptr)));
 }
 
-Result<void> ModelRunner::run(std::span<const BatchItem> items,
+Result<void> ModelRunner::run(uint64_t step, std::span<const BatchItem> items,
                               std::span<ops::SampledRow> sampled) {
-  TANDEM_TRY(forward(prepare(items)));
+  TANDEM_TRY(forward(step, prepare(items)));
   return sample(sampled);
 }
 
@@ -45,7 +48,15 @@ model::StepInput ModelRunner::prepare(std::span<const BatchItem> items) {
   return memory_.tensors.input();
 }
 
-Result<void> ModelRunner::forward(const model::StepInput& input) {
+uint64_t ModelRunner::layer_progress() const {
+  return std::atomic_ref(*progress_.as<uint64_t>()).load(std::memory_order_acquire);
+}
+
+Result<void> ModelRunner::forward(uint64_t step, model::StepInput input) {
+  if (step > 0) {
+    input.progress = TensorView<uint64_t, 1>::make(progress_.as<uint64_t>(), {1});
+    input.step = step;
+  }
   TANDEM_TRY(
       model_.forward(*stream_, input, memory_.kv.pools(), memory_.activations, options_.comm));
   if (is_warm_) {
@@ -92,7 +103,7 @@ Result<void> ModelRunner::warm_up() {
       step_tokens -= static_cast<uint32_t>(prompt);
       left = left.subspan(used);
     }
-    return run(items, std::span(sampled).first(items.size()));
+    return run(0, items, std::span(sampled).first(items.size()));
   };
   TANDEM_TRY(run_prompts(l.step_tokens_max, tokens.size()));
   return run_prompts(l.sequences_max, 1);

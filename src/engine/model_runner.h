@@ -28,14 +28,15 @@ class ModelRunner final : public StepRunner {
   static Result<std::unique_ptr<ModelRunner>> create(Device& device, const model::Qwen3& model,
                                                      const Options& options);
 
-  Result<void> run(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled) override;
+  Result<void> run(uint64_t step, std::span<const BatchItem> items,
+                   std::span<ops::SampledRow> sampled) override;
   /// This rank, as the only one.
   void append_ranks(std::vector<RankStatus>& ranks) const override;
 
   // The parts of run(), for a rank whose step is also its peers'.
   /// Turns items into tensors, which are valid until the next call.
   model::StepInput prepare(std::span<const BatchItem> items);
-  Result<void> forward(const model::StepInput& input);
+  Result<void> forward(uint64_t step, model::StepInput input);
   /// Samples for the items of the last prepare().
   Result<void> sample(std::span<ops::SampledRow> sampled);
 
@@ -49,6 +50,9 @@ class ModelRunner final : public StepRunner {
   std::span<const ops::KvPool> kv_pools() const { return memory_.kv.pools(); }
   /// Of this rank's tensor-parallel group.
   kv::KvLayout kv_layout() const;
+  /// `step * layers + layer` of the last K and V that this rank has written, and all before them.
+  /// A step that is run again repeats its numbers. On any thread.
+  uint64_t layer_progress() const;
   /// Of the steps after warm-up.
   const RankTally& tally() const { return tally_; }
   /// Logits of the sampling items of the last run, in order: [rows, vocabulary].
@@ -67,6 +71,7 @@ class ModelRunner final : public StepRunner {
   StepMemory memory_;
   std::vector<ops::SampleRow> sample_rows_;
   int64_t rows_count_ = 0;
+  Buffer progress_;  // [1] uint64_t
   RankTally tally_;
   bool is_warm_ = false;
   uint64_t warm_up_pairs_ = 0;

@@ -28,7 +28,7 @@ Result<void> EngineCore::run_step() {
   }
   ++counters_.steps;
   tell_observer();
-  return runner_.run(items_, std::span(sampled_).first(samples_count));
+  return runner_.run(counters_.steps, items_, std::span(sampled_).first(samples_count));
 }
 
 void EngineCore::tell_observer() {

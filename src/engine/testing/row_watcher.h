@@ -53,8 +53,9 @@ class RowWatcher final : public StepRunner {
   RowWatcher(StepRunner& runner, const ModelRunner& model, const Rows* alone, uint64_t seeds_end)
       : runner_(runner), model_(model), alone_(alone), seeds_end_(seeds_end) {}
 
-  Result<void> run(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled) override {
-    TANDEM_TRY(runner_.run(items, sampled));
+  Result<void> run(uint64_t step, std::span<const BatchItem> items,
+                   std::span<ops::SampledRow> sampled) override {
+    TANDEM_TRY(runner_.run(step, items, sampled));
     batch_max = std::max(batch_max, items.size());
     int64_t row = 0;
     for (const BatchItem& item : items) {

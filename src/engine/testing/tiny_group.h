@@ -59,6 +59,7 @@ class TinyGroup {
     if (leader_ != nullptr) return *leader_;
     return *ranks_[0].runner;
   }
+  uint32_t ranks_count() const { return static_cast<uint32_t>(ranks_.size()); }
   ModelRunner& rank(uint32_t rank) { return *ranks_[rank].runner; }
 
  private:
