@@ -25,7 +25,7 @@ EngineCore::EngineCore(const Options& options, StepRunner& runner,
   const size_t n = options.limits.sequences_max;
   running_.reserve(n);
   awaiting_.reserve(n);
-  quarantines_.reserve(options.limits.leases_max);
+  undrained_.reserve(options.limits.leases_max);
   leases_.reserve(options.limits.leases_max);
   exported_.reserve(n);
   views_.reserve(n);

@@ -86,7 +86,7 @@ class EngineCore final : public KvPorts {
   void take(const KvNews& news);
   void take_arrived(ImportId import);
   void take_failed(const KvNews& news);
-  void end_quarantine(ImportId import);
+  void take_drained(ImportId import);
   std::unique_ptr<Sequence> take_awaiting(ImportId import);
   bool may_lend() const;
   void await_kv(std::unique_ptr<Sequence> sequence);
@@ -114,8 +114,8 @@ class EngineCore final : public KvPorts {
   std::deque<std::unique_ptr<Sequence>> waiting_;    // front is next
   std::vector<std::unique_ptr<Sequence>> running_;   // oldest first
   std::vector<std::unique_ptr<Sequence>> awaiting_;  // K and V
-  std::vector<std::pair<ImportId, kv::PageLease>> quarantines_;
-  std::vector<std::pair<RequestId, kv::PageLease>> leases_;
+  std::vector<std::pair<ImportId, kv::PageLease>> undrained_;
+  std::vector<std::pair<RequestId, kv::PageLease>> leases_;  // not delivered
   uint64_t imports_count_ = 0;
   std::vector<KvNews> news_;
   std::vector<KvNews> taken_news_;

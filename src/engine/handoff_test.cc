@@ -127,6 +127,7 @@ TEST_F(Handoff, AnImportStartsAtTheLastTokenOfItsPrompt) {
   EXPECT_EQ(r.pages.size(), 3u);
   write(r);
   core_->arrived(r.import);
+  core_->drained(r.import);
   run();
   EXPECT_EQ(finish_of(0), FinishReason::kLength);
   EXPECT_EQ(core_->counters().imported_tokens, 9u);
@@ -197,6 +198,7 @@ TEST_F(Handoff, FailureEndsRecomputesOrTriesAgain) {
   EXPECT_EQ(core_->awaiting_count(), 1u) << "they say nothing about the second";
   write(again);
   core_->arrived(again.import);
+  core_->drained(again.import);
   run();
   EXPECT_EQ(listener_.heard[2].tokens, listener_.heard[1].tokens);
   EXPECT_EQ(core_->cache_stats().pages_used, 0u);
@@ -223,6 +225,43 @@ TEST_F(Handoff, PagesOfACancelledImportRestUntilNothingCanLand) {
   EXPECT_EQ(core_->cache_stats().pages_used, 0u);
 }
 
+TEST_F(Handoff, AllNewsOfACancelledImportMayComeAtOnce) {
+  accept(0, KvWay::kImport);
+  core_->step();
+  core_->cancel({0});
+  const ImportId import = notes_.reserved[0].import;
+  core_->failed(import, make_error(Code::kUnavailable, "it died"), AfterFailure::kRetry);
+  core_->drained(import);
+  core_->step();
+  EXPECT_EQ(finish_of(0), FinishReason::kCancelled);
+  EXPECT_EQ(core_->cache_stats().pages_used, 0u);
+  EXPECT_TRUE(notes_.abandoned.empty()) << "nothing is left to stop";
+}
+
+// What has arrived may be written once more, until it is drained.
+TEST_F(Handoff, PagesThatArrivedGoToNobodyElseBeforeTheyAreDrained) {
+  Limits limits = kLimits;
+  limits.prefix_caching = false;
+  start(limits);
+  accept(0, KvWay::kImport, 1);
+  core_->step();
+  const Notes::Reserved r = notes_.reserved[0];
+  write(r);
+  core_->arrived(r.import);
+  run();
+  EXPECT_EQ(finish_of(0), FinishReason::kLength);
+  EXPECT_EQ(core_->cache_stats().pages_leased, 3u);
+  const std::vector<TokenId> rest(27, 1);  // seven pages: all others
+  accept(1, KvWay::kHere, 2, rest);
+  core_->step();
+  write(r);
+  run();
+  EXPECT_EQ(finish_of(1), FinishReason::kLength);
+  core_->drained(r.import);
+  core_->step();
+  EXPECT_EQ(core_->cache_stats().pages_used, 0u);
+}
+
 TEST_F(Handoff, ArrivalAndCancellationMayCross) {
   for (const bool arrives_first : {true, false}) {
     SCOPED_TRACE(arrives_first);
@@ -235,7 +274,11 @@ TEST_F(Handoff, ArrivalAndCancellationMayCross) {
     core_->arrived(notes_.reserved[0].import);
     core_->step();
     EXPECT_EQ(finish_of(arrives_first), FinishReason::kCancelled);
-    EXPECT_EQ(core_->cache_stats().pages_used, 0u) << "nothing is owed after an arrival";
+    EXPECT_EQ(notes_.abandoned.size(), 1u);
+    EXPECT_EQ(pages_quarantined(), 3u);
+    core_->drained(notes_.reserved[0].import);
+    core_->step();
+    EXPECT_EQ(core_->cache_stats().pages_used, 0u);
   }
 }
 
@@ -251,6 +294,7 @@ TEST_F(Handoff, APreemptedImportIsImportedAgain) {
   ASSERT_EQ(notes_.reserved.size(), 1u);
   write(notes_.reserved[0]);
   core_->arrived(notes_.reserved[0].import);
+  core_->drained(notes_.reserved[0].import);
   run();
   ASSERT_EQ(notes_.reserved.size(), 2u);
   EXPECT_GT(core_->counters().preemptions, 0u);
@@ -259,6 +303,7 @@ TEST_F(Handoff, APreemptedImportIsImportedAgain) {
   EXPECT_EQ(again.range.end + 1, again.tokens.size());
   write(again);
   core_->arrived(again.import);
+  core_->drained(again.import);
   run();
   EXPECT_EQ(listener_.heard[0].tokens, listener_.heard[1].tokens);
   EXPECT_EQ(listener_.heard[1].tokens.size(), 20u);

@@ -19,7 +19,7 @@ void EngineCore::take(const KvNews& news) {
     case KvNews::Kind::kFailed:
       return take_failed(news);
     case KvNews::Kind::kDrained:
-      return end_quarantine(news.import);
+      return take_drained(news.import);
     case KvNews::Kind::kDelivered:
       std::erase_if(leases_, [&](const auto& kept) { return kept.first == news.request; });
       for (auto& sequence : running_) {
@@ -29,14 +29,21 @@ void EngineCore::take(const KvNews& news) {
   }
 }
 
-void EngineCore::end_quarantine(ImportId import) {
-  std::erase_if(quarantines_, [import](const auto& kept) { return kept.first == import; });
+void EngineCore::take_drained(ImportId import) {
+  std::erase_if(undrained_, [import](const auto& kept) { return kept.first == import; });
+  // One that was cancelled a moment ago is not in quarantine yet, and need not be.
+  for (auto& sequence : awaiting_) {
+    if (sequence->import != import || !sequence->finished) continue;
+    cache_->release(sequence->cache);
+    sequence->import = {};
+  }
 }
 
-/// Out of the list; also one that was cancelled, and of which the source does not know that yet.
+/// Out of the list, if it is still waited for.
 std::unique_ptr<Sequence> EngineCore::take_awaiting(ImportId import) {
-  const auto found = std::ranges::find_if(
-      awaiting_, [import](const auto& sequence) { return sequence->import == import; });
+  const auto found = std::ranges::find_if(awaiting_, [import](const auto& sequence) {
+    return sequence->import == import && !sequence->finished;
+  });
   if (found == awaiting_.end()) return nullptr;
   std::unique_ptr<Sequence> sequence = std::move(*found);
   awaiting_.erase(found);
@@ -45,13 +52,13 @@ std::unique_ptr<Sequence> EngineCore::take_awaiting(ImportId import) {
 
 void EngineCore::take_arrived(ImportId import) {
   std::unique_ptr<Sequence> sequence = take_awaiting(import);
-  if (sequence == nullptr) return end_quarantine(import);  // it was abandoned meanwhile
-  if (sequence->finished) return;                          // its pages are free at once
+  if (sequence == nullptr) return;
   const auto end = static_cast<uint32_t>(sequence->tokens.size()) - 1;
   counters_.imported_tokens += end - sequence->tokens_computed;
   sequence->tokens_computed = end;
   sequence->import = {};
   cache_->commit(sequence->cache, std::span(sequence->tokens).first(end));
+  undrained_.emplace_back(import, cache_->hold(sequence->cache));
   running_.push_back(std::move(sequence));
 }
 
@@ -59,7 +66,6 @@ void EngineCore::take_failed(const KvNews& news) {
   std::unique_ptr<Sequence> sequence = take_awaiting(news.import);
   if (sequence == nullptr) return;
   quarantine(*sequence);
-  if (sequence->finished) return;
   if (news.then == AfterFailure::kEnd) return finish(*sequence, FinishReason::kError, &*news.error);
   if (news.then == AfterFailure::kRecompute) sequence->request.kv_way = KvWay::kHere;
   sequence->tokens_computed = 0;
@@ -113,13 +119,13 @@ void EngineCore::release_pages(Sequence& sequence) {
 
 /// Others may still write them.
 void EngineCore::quarantine(Sequence& sequence) {
-  quarantines_.emplace_back(sequence.import, cache_->quarantine(sequence.cache));
+  undrained_.emplace_back(sequence.import, cache_->quarantine(sequence.cache));
   sequence.import = {};
 }
 
 void EngineCore::drop_abandoned() {
   for (auto& sequence : awaiting_) {
-    if (!sequence->finished) continue;
+    if (!sequence->finished || sequence->import == ImportId{}) continue;
     const ImportId import = sequence->import;
     quarantine(*sequence);
     options_.source->abandon(import);

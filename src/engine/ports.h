@@ -32,10 +32,9 @@ struct KvReservation {
 class KvSource {
  public:
   virtual ~KvSource() = default;
-  /// The views are valid during the call.
+  /// The views are valid during the call. KvImport::drained is owed, whatever happens.
   virtual void reserve(const KvReservation& reservation) = 0;
-  /// Nobody waits for this import any more: stop it. Its pages are in quarantine until
-  /// KvImport::drained, or KvImport::arrived if that was on its way.
+  /// Nobody waits for this import any more: stop it.
   virtual void abandon(ImportId import) = 0;
 };
 
@@ -48,17 +47,17 @@ enum class AfterFailure {
 
 /// The engine's side of imports: the only way out of AwaitingKv but for cancel(). The way in is a
 /// request with KvWay::kImport, once its pages are reserved. Ids that are not waited for are
-/// ignored.
+/// ignored. Whatever becomes of the request, nobody else gets the pages before drained().
 class KvImport {
  public:
   virtual ~KvImport() = default;
-  /// All of the range is in its pages, proved to be right, and no write is left. Nothing is owed
-  /// for this import afterwards, also if it is abandoned at the same moment.
+  /// All of the range is in its pages, and proved to be right. Writes that still land write the
+  /// same again.
   virtual void arrived(ImportId import) = 0;
-  /// It will not arrive. Its pages are in quarantine until drained().
+  /// It will not arrive. Its pages are in quarantine.
   virtual void failed(ImportId import, Error error, AfterFailure then) = 0;
-  /// No write of an import that failed or was abandoned can land any more: ends the quarantine.
-  /// May come long after, but must come.
+  /// No write can land in the import's pages any more. May come long after, but must come, once,
+  /// and not before arrived(), failed() or KvSource::abandon.
   virtual void drained(ImportId import) = 0;
 };
 

@@ -143,6 +143,7 @@ class Courier final : public KvSource, public StepObserver, public EventSink {
     bool export_ended = false;
     bool export_failed = false;
     bool is_given_up = false;
+    bool has_arrived = false;
     bool is_done = false;
   };
 
@@ -155,6 +156,7 @@ class Courier final : public KvSource, public StepObserver, public EventSink {
   }
 
   void advance(Job& job) {
+    if (job.has_arrived) return settle(job);
     if (job.is_given_up) return drain(job);
     if (!job.request) return ask(job);
     if (job.export_failed || (failure_one_in > 0 && choose_(failure_one_in) == 0)) {
@@ -169,8 +171,7 @@ class Courier final : public KvSource, public StepObserver, public EventSink {
     ++arrivals;
     inspect(job.plan, pages_of(job));
     target_.engine->arrived(job.import);
-    source_.engine->delivered(*job.request);
-    job.is_done = true;
+    job.has_arrived = true;
   }
 
   void ask(Job& job) {
@@ -189,8 +190,20 @@ class Courier final : public KvSource, public StepObserver, public EventSink {
   }
 
   void give_up(Job& job) {
+    if (job.has_arrived) return;  // the news crossed
     job.is_given_up = true;
     if (job.request && !job.export_ended) source_.engine->cancel(*job.request);
+  }
+
+  /// What has arrived is written once more, as a network may do that repeats.
+  void settle(Job& job) {
+    if (job.sent > 0 && choose_(3) != 0) {
+      ++late_writes;
+      return send(job, choose_(job.sent));
+    }
+    source_.engine->delivered(*job.request);
+    target_.engine->drained(job.import);
+    job.is_done = true;
   }
 
   /// Writes land for a while. The source is told that it may have its pages back at any time, the
