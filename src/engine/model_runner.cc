@@ -13,8 +13,6 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(Device& device, const m
   runner->memory_ = TANDEM_TRY(
       StepMemory::create(device, model.shard(), StepMemory::options_of(l, options.kv_dtype)));
   runner->sample_rows_.reserve(l.sequences_max);
-  runner->progress_ = TANDEM_TRY(device.allocate(sizeof(uint64_t)));
-  *runner->progress_.as<uint64_t>() = 0;
   TANDEM_TRY(runner->warm_up());
   runner->is_warm_ = true;
   runner->warm_up_pairs_ = runner->memory_.activations.expert_pairs;
@@ -49,12 +47,12 @@ model::StepInput ModelRunner::prepare(std::span<const BatchItem> items) {
 }
 
 uint64_t ModelRunner::layer_progress() const {
-  return std::atomic_ref(*progress_.as<uint64_t>()).load(std::memory_order_acquire);
+  return std::atomic_ref(*memory_.progress.as<uint64_t>()).load(std::memory_order_acquire);
 }
 
 Result<void> ModelRunner::forward(uint64_t step, model::StepInput input) {
   if (step > 0) {
-    input.progress = TensorView<uint64_t, 1>::make(progress_.as<uint64_t>(), {1});
+    input.progress = TensorView<uint64_t, 1>::make(memory_.progress.as<uint64_t>(), {1});
     input.step = step;
   }
   TANDEM_TRY(

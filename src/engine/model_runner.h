@@ -71,7 +71,6 @@ class ModelRunner final : public StepRunner {
   StepMemory memory_;
   std::vector<ops::SampleRow> sample_rows_;
   int64_t rows_count_ = 0;
-  Buffer progress_;  // [1] uint64_t
   RankTally tally_;
   bool is_warm_ = false;
   uint64_t warm_up_pairs_ = 0;
