@@ -30,8 +30,9 @@ class StepRunner {
  public:
   virtual ~StepRunner() = default;
   /// Computes all items and samples for those that ask: one result per such item, in order. An
-  /// Error means that the whole step is lost.
-  virtual Result<void> run(std::span<const BatchItem> items,
+  /// Error means that the whole step is lost. `step` counts from 1; who watches the progress of
+  /// ranks meets it there (ports.h), or 0 when nobody does.
+  virtual Result<void> run(uint64_t step, std::span<const BatchItem> items,
                            std::span<ops::SampledRow> sampled) = 0;
   /// Of the last run(), in order: what was sampled for them is worth nothing, and what they wrote
   /// into their pages must not be read. The other items are right.

@@ -35,8 +35,11 @@ size_t cancellations_max(const Limits& limits) {
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::create(const Options& options, StepRunner& runner) {
-  auto core =
-      TANDEM_TRY(EngineCore::create({.limits = options.limits, .now_us = monotonic_us}, runner));
+  auto core = TANDEM_TRY(EngineCore::create({.limits = options.limits,
+                                             .now_us = monotonic_us,
+                                             .source = options.source,
+                                             .observer = options.observer},
+                                            runner));
   return std::unique_ptr<Engine>(new Engine(options, runner, std::move(core)));
 }
 
@@ -110,6 +113,14 @@ void Engine::cancel(RequestId id) {
   wake();
 }
 
+void Engine::tell(KvNews news) {
+  {
+    std::lock_guard lock(mutex_);
+    news_.push_back(std::move(news));
+  }
+  wake();
+}
+
 EngineStatus Engine::status() const {
   EngineStatus status;
   {
@@ -143,18 +154,20 @@ EngineStatus Engine::status() const {
 
 void Engine::loop() {
   Result<void> rested;
+  bool has_work = false;
   while (rested.ok()) {
-    if (core_->running_count() + core_->waiting_count() == 0) rested = rest();
+    if (!has_work) rested = rest();
     {
       std::lock_guard lock(mutex_);
       if (stopping_) break;
       std::swap(taken_, inbox_);
       std::swap(taken_cancellations_, cancellations_);
+      std::swap(taken_news_, news_);
       published_.requests_waiting += static_cast<uint32_t>(taken_.size());
     }
     take_inbox();
     step_started_us_.store(monotonic_us(), std::memory_order_relaxed);
-    if (rested.ok()) core_->step();
+    if (rested.ok()) has_work = core_->step();
     step_started_us_.store(0, std::memory_order_relaxed);
     publish();
   }
@@ -167,13 +180,18 @@ void Engine::loop() {
 Result<void> Engine::rest() {
   if (standby_ != nullptr) return standby_->turn([this] { return has_news(); });
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [&] { return stopping_ || !inbox_.empty() || !cancellations_.empty(); });
+  wake_.wait(lock, [&] { return is_called(); });
   return {};
 }
 
 bool Engine::has_news() const {
   std::lock_guard lock(mutex_);
-  return stopping_ || !inbox_.empty() || !cancellations_.empty();
+  return is_called();
+}
+
+/// Under the mutex.
+bool Engine::is_called() const {
+  return stopping_ || !inbox_.empty() || !cancellations_.empty() || !news_.empty();
 }
 
 /// The group is gone: nothing can be computed any more. Before the rank leaves: who sees that it
@@ -209,6 +227,8 @@ void Engine::take_inbox() {
   taken_.clear();
   for (RequestId id : taken_cancellations_) core_->cancel(id);
   taken_cancellations_.clear();
+  for (KvNews& news : taken_news_) core_->tell(std::move(news));
+  taken_news_.clear();
 }
 
 void Engine::publish() {
@@ -218,9 +238,13 @@ void Engine::publish() {
   std::lock_guard lock(mutex_);
   published_.requests_running = static_cast<uint32_t>(core_->running_count());
   published_.requests_waiting = static_cast<uint32_t>(core_->waiting_count());
+  published_.requests_awaiting_kv = static_cast<uint32_t>(core_->awaiting_count());
   published_.pages_used = cache.pages_used;
+  published_.pages_leased = cache.pages_leased;
+  published_.pages_quarantined = cache.pages_quarantined;
   published_.steps = counters.steps;
   published_.preemptions = counters.preemptions;
+  published_.imported_tokens = counters.imported_tokens;
   published_.prompt_tokens = counters.prompt_tokens;
   published_.generated_tokens = counters.generated_tokens;
   published_.prefix_query_tokens = counters.prefix_query_tokens;

@@ -12,6 +12,8 @@ Result<std::unique_ptr<EngineCore>> EngineCore::create(const Options& options, S
   auto cache = TANDEM_TRY(kv::CacheManager::create({.pages_total = l.pages_total,
                                                     .page_tokens = l.page_tokens,
                                                     .sequences_max = l.sequences_max,
+                                                    .leases_max = l.leases_max,
+                                                    .quarantine_pages_max = l.quarantine_pages_max,
                                                     .prefix_caching = l.prefix_caching,
                                                     .seed = l.prefix_seed}));
   return std::unique_ptr<EngineCore>(new EngineCore(options, runner, std::move(cache)));
@@ -22,6 +24,10 @@ EngineCore::EngineCore(const Options& options, StepRunner& runner,
     : options_(options), runner_(runner), cache_(std::move(cache)) {
   const size_t n = options.limits.sequences_max;
   running_.reserve(n);
+  awaiting_.reserve(n);
+  undrained_.reserve(options.limits.leases_max);
+  leases_.reserve(options.limits.leases_max);
+  exported_.reserve(n);
   views_.reserve(n);
   chunks_.reserve(n);
   items_.reserve(n);
@@ -36,6 +42,10 @@ EngineCore::EngineCore(const Options& options, StepRunner& runner,
 }
 
 void EngineCore::accept(Request request, EventSink& sink, int64_t submitted_us) {
+  TANDEM_CHECK(request.kv_way != KvWay::kImport || options_.source != nullptr,
+               "an import has a source");
+  TANDEM_CHECK(request.kv_way != KvWay::kExport || options_.observer != nullptr,
+               "an export has an observer");
   auto sequence = std::make_unique<Sequence>();
   sequence->tokens = std::move(request.prompt);
   sequence->prompt_tokens = static_cast<uint32_t>(sequence->tokens.size());
@@ -52,6 +62,8 @@ void EngineCore::cancel(RequestId id) {
   const auto matches = [id](const auto& sequence) { return sequence->request.id == id; };
   if (auto it = std::ranges::find_if(running_, matches); it != running_.end()) {
     finish(**it, FinishReason::kCancelled, nullptr);
+  } else if (auto in = std::ranges::find_if(awaiting_, matches); in != awaiting_.end()) {
+    finish(**in, FinishReason::kCancelled, nullptr);
   } else if (auto at = std::ranges::find_if(waiting_, matches); at != waiting_.end()) {
     finish(**at, FinishReason::kCancelled, nullptr);
   }
@@ -59,6 +71,7 @@ void EngineCore::cancel(RequestId id) {
 
 void EngineCore::fail_all(const Error& error) {
   for (auto& sequence : running_) finish(*sequence, FinishReason::kError, &error);
+  for (auto& sequence : awaiting_) finish(*sequence, FinishReason::kError, &error);
   for (auto& sequence : waiting_) finish(*sequence, FinishReason::kError, &error);
   emit();
 }
@@ -70,12 +83,15 @@ uint64_t EngineCore::waiting_tokens() const {
 }
 
 bool EngineCore::step() {
+  take_news();
   emit();  // requests cancelled since the last turn
   admit_waiting();
   grow_running();
   if (running_.empty()) {
-    TANDEM_CHECK(waiting_.empty(), "a sequence alone always fits the cache");
-    return false;
+    const bool others_have_pages = !awaiting_.empty() || cache_->leases_count() > 0;
+    TANDEM_CHECK(waiting_.empty() || others_have_pages, "a sequence alone always fits the cache");
+    emit();  // exports of which all was cached
+    return !news_.empty();
   }
   if (const Result<void> ran = run_step(); ran.ok()) {
     update();

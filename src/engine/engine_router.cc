@@ -42,10 +42,14 @@ EngineStatus EngineRouter::status() const {
     if (status.lost_ranks.size() > sum.lost_ranks.size()) sum.lost_ranks = status.lost_ranks;
     sum.requests_running += status.requests_running;
     sum.requests_waiting += status.requests_waiting;
+    sum.requests_awaiting_kv += status.requests_awaiting_kv;
     sum.pages_used += status.pages_used;
     sum.pages_total += status.pages_total;
+    sum.pages_leased += status.pages_leased;
+    sum.pages_quarantined += status.pages_quarantined;
     sum.steps += status.steps;
     sum.preemptions += status.preemptions;
+    sum.imported_tokens += status.imported_tokens;
     sum.prompt_tokens += status.prompt_tokens;
     sum.generated_tokens += status.generated_tokens;
     sum.prefix_query_tokens += status.prefix_query_tokens;

@@ -236,6 +236,63 @@ TEST_F(EngineTest, EndingTellsEverybody) {
   }
 }
 
+/// Hands the reservation over to the test's thread.
+class Source final : public KvSource {
+ public:
+  void reserve(const KvReservation& r) override {
+    const std::lock_guard lock(mutex_);
+    import_ = r.import;
+    pages_.assign(r.pages.begin(), r.pages.end());
+    changed_.notify_all();
+  }
+  void abandon(ImportId) override {}
+  ImportId wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return import_ != ImportId{}; });
+    return import_;
+  }
+  const std::vector<PageId>& pages() const { return pages_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  ImportId import_;
+  std::vector<PageId> pages_;
+};
+
+TEST_F(EngineTest, SleepsWhileARequestAwaitsKvAndWakesWhenItArrives) {
+  Limits limits = kLimits;
+  limits.leases_max = 1;
+  Source source;
+  engine_ = Engine::create({.limits = limits, .source = &source}, runner_).value();
+  Request import = request(1);
+  import.kv_way = KvWay::kImport;
+  const std::vector<TokenId> prompt = import.prompt;
+  ASSERT_TRUE(engine_->submit(std::move(import), endings_).ok());
+  const ImportId id = source.wait();
+  EXPECT_TRUE(await_status([](const EngineStatus& s) { return s.requests_awaiting_kv == 1; }));
+  const std::clock_t before = std::clock();  // of all threads of this process
+  std::this_thread::sleep_for(milliseconds(300));
+  const double used_s = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  EXPECT_LT(used_s, 0.03) << "a spinning thread would use 0.3 s";
+  EXPECT_TRUE(engine_->status().ready);
+
+  uint64_t state = 0;
+  for (size_t position = 0; position + 1 < prompt.size(); ++position) {
+    state = testing::HashModel::after(state, prompt[position]);
+    const size_t page = source.pages()[position / kLimits.page_tokens].value;
+    runner_.slots()[page * kLimits.page_tokens + position % kLimits.page_tokens] = state;
+  }
+  engine_->arrived(id);
+  EXPECT_EQ(*endings_.wait(1).finish, FinishReason::kLength);
+  EXPECT_TRUE(await_status([](const EngineStatus& s) { return s.requests_running == 0; }));
+  EXPECT_EQ(engine_->status().imported_tokens, prompt.size() - 1);
+  EXPECT_EQ(engine_->status().pages_leased, 2u);
+  engine_->drained(id);
+  EXPECT_TRUE(await_status([](const EngineStatus& s) { return s.pages_used == 0; }));
+  EXPECT_TRUE(runner_.findings.empty()) << runner_.findings.front();
+}
+
 TEST_F(EngineTest, SleepsWhileNothingLives) {
   start();
   ASSERT_TRUE(engine_->submit(request(0), endings_).ok());

@@ -26,12 +26,12 @@ Result<bool> GroupRunner::someone_has_work() {
   return !decision.is_idle;
 }
 
-Result<void> GroupRunner::run(std::span<const BatchItem> items,
+Result<void> GroupRunner::run(uint64_t step, std::span<const BatchItem> items,
                               std::span<ops::SampledRow> sampled) {
   failed_.clear();
   if (lost_) return *lost_;
   while (true) {
-    const Result<void> result = run_in_step(items, sampled);
+    const Result<void> result = run_in_step(step, items, sampled);
     if (result.ok()) break;
     TANDEM_TRY(go_on(result.error()));
     announce(true);
@@ -65,7 +65,7 @@ void GroupRunner::find_failed(size_t items_count) {
   }
 }
 
-Result<void> GroupRunner::run_in_step(std::span<const BatchItem> items,
+Result<void> GroupRunner::run_in_step(uint64_t step, std::span<const BatchItem> items,
                                       std::span<ops::SampledRow> sampled) {
   while (!TANDEM_TRY(someone_has_work())) {
     // Everybody goes to sleep, this rank too: its work came after it had said that it had none.
@@ -75,13 +75,13 @@ Result<void> GroupRunner::run_in_step(std::span<const BatchItem> items,
     TANDEM_TRY(bell.wait());
     announce(true);
   }
-  TANDEM_TRY(run_group(items, true));
+  TANDEM_TRY(run_group(step, items, true));
   return model_.sample(sampled);
 }
 
 Result<void> GroupRunner::rest(const std::function<bool()>& has_news) {
   if (TANDEM_TRY(someone_has_work())) {
-    return run_group({}, has_news());
+    return run_group(0, {}, has_news());
   }
   comm::Doorbell& bell = peers_.links().doorbell();
   bell.arm();
@@ -92,16 +92,17 @@ Result<void> GroupRunner::rest(const std::function<bool()>& has_news) {
 }
 
 /// The plan in use is known before the next header names the one after it.
-Result<void> GroupRunner::run_group(std::span<const BatchItem> items, bool has_more_work) {
+Result<void> GroupRunner::run_group(uint64_t step, std::span<const BatchItem> items,
+                                    bool has_more_work) {
   const uint64_t plan_id = plan_id_;
   ExpertBalancer* const balancer = peers_.balancer();
   if (balancer != nullptr) TANDEM_TRY(balancer->begin_step(plan_id));
   announce(has_more_work);
   const model::StepInput input = model_.prepare(items);
   if (comm::Broadcast* const steps = peers_.links().steps(); steps != nullptr) {
-    TANDEM_TRY(steps->send(message_.encode({.input = input, .plan_id = plan_id})));
+    TANDEM_TRY(steps->send(message_.encode({.input = input, .number = step, .plan_id = plan_id})));
   }
-  TANDEM_TRY(model_.forward(input));
+  TANDEM_TRY(model_.forward(step, input));
   return balancer == nullptr ? Result<void>() : balancer->end_step();
 }
 
@@ -129,7 +130,7 @@ Result<void> follow_steps(ModelRunner& model, RankPeers& peers, const StepMessag
     if (bytes.empty()) return {};
     const StepMessage::Step step = TANDEM_TRY(message.decode(bytes));
     if (balancer != nullptr) TANDEM_TRY(balancer->begin_step(step.plan_id));
-    TANDEM_TRY(model.forward(step.input));
+    TANDEM_TRY(model.forward(step.number, step.input));
     if (balancer != nullptr) TANDEM_TRY(balancer->end_step());
     peers.publish(model.tally());
   }

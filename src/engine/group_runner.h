@@ -31,7 +31,8 @@ class GroupRunner final : public StepRunner, public Standby {
   /// `model` and `peers` must outlive this. All leaders make one.
   GroupRunner(ModelRunner& model, RankPeers& peers, const Limits& limits, OnLeave on_leave);
 
-  Result<void> run(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled) override;
+  Result<void> run(uint64_t step, std::span<const BatchItem> items,
+                   std::span<ops::SampledRow> sampled) override;
   /// Those that need an expert that is lost.
   std::span<const FailedItem> failed_items() const override { return failed_; }
   Result<void> turn(const std::function<bool()>& has_news) override;
@@ -45,9 +46,10 @@ class GroupRunner final : public StepRunner, public Standby {
  private:
   void announce(bool has_work);
   Result<bool> someone_has_work();
-  Result<void> run_in_step(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled);
+  Result<void> run_in_step(uint64_t step, std::span<const BatchItem> items,
+                           std::span<ops::SampledRow> sampled);
   Result<void> rest(const std::function<bool()>& has_news);
-  Result<void> run_group(std::span<const BatchItem> items, bool has_more_work);
+  Result<void> run_group(uint64_t step, std::span<const BatchItem> items, bool has_more_work);
   Result<void> go_on(const Error& error);
   void find_failed(size_t items_count);
 

@@ -8,19 +8,24 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <map>
 #include <random>
-#include <tuple>
 
 #include "engine/engine_core.h"
 #include "engine/model_runner.h"
 #include "engine/scorer.h"
+#include "engine/testing/row_watcher.h"
 #include "engine/testing/tiny_moe.h"
 
 namespace tandem::engine {
 namespace {
+
+using testing::Answer;
+using testing::Collector;
+using testing::RowKey;
+using testing::Rows;
+using testing::RowWatcher;
 
 // Sanitizers make a step some ten times slower: one type will do there, and fewer requests.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -36,81 +41,6 @@ constexpr uint32_t kBatch = 32;
 constexpr size_t kNeighbours = 28;
 constexpr uint32_t kLengthMax = 400;  // prompts cross the first cut of attention, at 256
 constexpr uint64_t kNeighbourSeeds = 1'000'000;
-
-struct Answer {
-  std::vector<TokenId> tokens;
-  std::vector<uint32_t> logprob_bits;
-  bool operator==(const Answer&) const = default;
-};
-
-/// Which row of logits: seed, choice, position of the token that is drawn from it.
-using RowKey = std::tuple<uint64_t, uint32_t, uint32_t>;
-using Rows = std::map<RowKey, std::vector<float>>;
-
-/// Passes steps on to the model, then keeps the rows, or compares them with those of `alone`.
-class RowWatcher final : public StepRunner {
- public:
-  RowWatcher(ModelRunner& model, const Rows* alone) : model_(model), alone_(alone) {}
-
-  Result<void> run(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled) override {
-    TANDEM_TRY(model_.run(items, sampled));
-    batch_max = std::max(batch_max, items.size());
-    int64_t row = 0;
-    for (const BatchItem& item : items) {
-      if (item.sample == nullptr) continue;
-      const auto logits = model_.last_logits().row(row++);
-      const ops::SampleRow& s = *item.sample;
-      const RowKey key{s.seed, s.choice_index, s.position};
-      if (alone_ == nullptr) {
-        rows[key].assign(logits, logits + testing::kTinyMoeVocabulary);
-      } else if (s.seed < kNeighbourSeeds) {
-        compare(key, logits);
-      }
-    }
-    return {};
-  }
-
-  Rows rows;
-  size_t rows_compared = 0;
-  size_t batch_max = 0;
-
- private:
-  void compare(const RowKey& key, const float* logits) {
-    ++rows_compared;
-    const auto found = alone_->find(key);
-    ASSERT_NE(found, alone_->end()) << "a position that was not drawn alone";
-    const std::vector<float>& right = found->second;
-    if (std::memcmp(logits, right.data(), right.size() * sizeof(float)) == 0) return;
-    size_t at = 0;
-    while (std::bit_cast<uint32_t>(logits[at]) == std::bit_cast<uint32_t>(right[at])) ++at;
-    ADD_FAILURE() << "seed " << std::get<0>(key) << " choice " << std::get<1>(key) << " position "
-                  << std::get<2>(key) << ": logit " << at << " is " << logits[at] << ", alone "
-                  << right[at];
-  }
-
-  ModelRunner& model_;
-  const Rows* alone_;
-};
-
-class Collector final : public EventSink {
- public:
-  void on_events(std::span<Event> events) override {
-    for (const Event& event : events) {
-      Answer& answer = answers[event.id.value];
-      for (const GeneratedToken& token : event.tokens) {
-        answer.tokens.push_back(token.token);
-        answer.logprob_bits.push_back(std::bit_cast<uint32_t>(token.logprob));
-        for (const TokenLogprob& top : token.top) {
-          answer.logprob_bits.push_back(static_cast<uint32_t>(top.token));
-          answer.logprob_bits.push_back(std::bit_cast<uint32_t>(top.logprob));
-        }
-      }
-      if (event.finish) ++finished;
-    }
-  }
-  std::map<uint64_t, Answer> answers;
-  size_t finished = 0;
-};
 
 /// Draws requests. Half of them begin alike, so that prefixes can be shared.
 class Source {
@@ -198,7 +128,7 @@ class Identity : public ::testing::TestWithParam<DType> {
     runner_ =
         ModelRunner::create(*tiny_.device, *tiny_.model, {.limits = limits, .kv_dtype = GetParam()})
             .value();
-    watcher_ = std::make_unique<RowWatcher>(*runner_, alone);
+    watcher_ = std::make_unique<RowWatcher>(*runner_, *runner_, alone, kNeighbourSeeds);
     core_ = EngineCore::create({.limits = limits, .now_us = [] { return int64_t{1}; }}, *watcher_)
                 .value();
   }

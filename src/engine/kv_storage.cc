@@ -26,4 +26,23 @@ size_t KvStorage::bytes_per_page(const model::Shard& shard, DType dtype, int64_t
          dtype_bytes(dtype);
 }
 
+kv::KvLayout KvStorage::group_layout(const model::Shard& shard, const Options& options) {
+  TANDEM_CHECK(options.dtype == DType::kBF16 || options.dtype == DType::kF32,
+               "K and V are bf16 or f32");
+  const model::ModelConfig& config = shard.config;
+  kv::KvLayout layout{
+      .element = options.dtype == DType::kF32 ? kv::KvElement::kF32 : kv::KvElement::kBF16,
+      .layers = static_cast<uint32_t>(config.layers_count),
+      .kv_heads = static_cast<uint32_t>(config.kv_heads),
+      .head_dim = static_cast<uint32_t>(config.head_dim),
+      .page_tokens = static_cast<uint32_t>(options.page_tokens),
+      .pages_total = static_cast<uint32_t>(options.pages_count)};
+  for (int rank = 0; rank < shard.layout.tensor_parallel; ++rank) {
+    const auto heads = model::Shard::create(config, shard.layout, rank).value().kv_heads;
+    layout.rank_heads.push_back(
+        {static_cast<uint32_t>(heads.first), static_cast<uint32_t>(heads.end)});
+  }
+  return layout;
+}
+
 }  // namespace tandem::engine

@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "device/device.h"
+#include "kv/kv_layout.h"
 #include "model/sharding.h"
 #include "ops/attention/kv_pool.h"
 
@@ -24,6 +25,9 @@ class KvStorage {
                                   const Options& options);
   /// Of all layers: what create() allocates for each page.
   static size_t bytes_per_page(const model::Shard& shard, DType dtype, int64_t page_tokens);
+
+  /// Of all ranks of the shard's tensor-parallel group, as other groups see it.
+  static kv::KvLayout group_layout(const model::Shard& shard, const Options& options);
 
   std::span<const ops::KvPool> pools() const { return pools_; }  ///< one per layer
 

@@ -16,8 +16,12 @@ struct Limits {
   uint32_t vocabulary_size = 0;         ///< rows of the embedding table
   uint32_t tokenizer_size = 0;          ///< ids from here on have no text and are never sampled
   bool prefix_caching = true;
-  uint64_t prefix_seed = 0;       ///< keys of the prefix index; random per process
-  uint32_t stall_ms_max = 60000;  ///< a step that takes longer makes the engine not ready
+  uint64_t prefix_seed = 0;  ///< keys of the prefix index; random per process
+  /// Leases and quarantines of pages that other engines may touch, and requests that may become
+  /// one, at a time; 0: it takes part in no hand-off.
+  uint32_t leases_max = 0;
+  uint32_t quarantine_pages_max = 0;  ///< above so many in quarantine nothing is admitted
+  uint32_t stall_ms_max = 60000;      ///< a step that takes longer makes the engine not ready
 };
 
 }  // namespace tandem::engine

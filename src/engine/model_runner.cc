@@ -1,6 +1,7 @@
 #include "engine/model_runner.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace tandem::engine {
 
@@ -22,10 +23,16 @@ void ModelRunner::append_ranks(std::vector<RankStatus>& ranks) const {
   ranks.push_back(rank_status(0, tally_row(tally_, nullptr)));
 }
 
-Result<void> ModelRunner::run(std::span<const BatchItem> items,
+Result<void> ModelRunner::run(uint64_t step, std::span<const BatchItem> items,
                               std::span<ops::SampledRow> sampled) {
-  TANDEM_TRY(forward(prepare(items)));
+  TANDEM_TRY(forward(step, prepare(items)));
   return sample(sampled);
+}
+
+kv::KvLayout ModelRunner::kv_layout() const {
+  return KvStorage::group_layout(model_.shard(), {.dtype = options_.kv_dtype,
+                                                  .pages_count = options_.limits.pages_total,
+                                                  .page_tokens = options_.limits.page_tokens});
 }
 
 model::StepInput ModelRunner::prepare(std::span<const BatchItem> items) {
@@ -39,7 +46,15 @@ model::StepInput ModelRunner::prepare(std::span<const BatchItem> items) {
   return memory_.tensors.input();
 }
 
-Result<void> ModelRunner::forward(const model::StepInput& input) {
+uint64_t ModelRunner::layer_progress() const {
+  return std::atomic_ref(*memory_.progress.as<uint64_t>()).load(std::memory_order_acquire);
+}
+
+Result<void> ModelRunner::forward(uint64_t step, model::StepInput input) {
+  if (step > 0) {
+    input.progress = TensorView<uint64_t, 1>::make(memory_.progress.as<uint64_t>(), {1});
+    input.step = step;
+  }
   TANDEM_TRY(
       model_.forward(*stream_, input, memory_.kv.pools(), memory_.activations, options_.comm));
   if (is_warm_) {
@@ -86,7 +101,7 @@ Result<void> ModelRunner::warm_up() {
       step_tokens -= static_cast<uint32_t>(prompt);
       left = left.subspan(used);
     }
-    return run(items, std::span(sampled).first(items.size()));
+    return run(0, items, std::span(sampled).first(items.size()));
   };
   TANDEM_TRY(run_prompts(l.step_tokens_max, tokens.size()));
   return run_prompts(l.sequences_max, 1);

@@ -28,14 +28,15 @@ class ModelRunner final : public StepRunner {
   static Result<std::unique_ptr<ModelRunner>> create(Device& device, const model::Qwen3& model,
                                                      const Options& options);
 
-  Result<void> run(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled) override;
+  Result<void> run(uint64_t step, std::span<const BatchItem> items,
+                   std::span<ops::SampledRow> sampled) override;
   /// This rank, as the only one.
   void append_ranks(std::vector<RankStatus>& ranks) const override;
 
   // The parts of run(), for a rank whose step is also its peers'.
   /// Turns items into tensors, which are valid until the next call.
   model::StepInput prepare(std::span<const BatchItem> items);
-  Result<void> forward(const model::StepInput& input);
+  Result<void> forward(uint64_t step, model::StepInput input);
   /// Samples for the items of the last prepare().
   Result<void> sample(std::span<ops::SampledRow> sampled);
 
@@ -45,6 +46,13 @@ class ModelRunner final : public StepRunner {
   std::optional<model::Qwen3::LostExpert> lost_expert_of(size_t item) const;
 
   Stream& stream() { return *stream_; }
+  /// One per layer. Others may write pages that await K and V, and read those that are exported.
+  std::span<const ops::KvPool> kv_pools() const { return memory_.kv.pools(); }
+  /// Of this rank's tensor-parallel group.
+  kv::KvLayout kv_layout() const;
+  /// `step * layers + layer` of the last K and V that this rank has written, and all before them.
+  /// A step that is run again repeats its numbers. On any thread.
+  uint64_t layer_progress() const;
   /// Of the steps after warm-up.
   const RankTally& tally() const { return tally_; }
   /// Logits of the sampling items of the last run, in order: [rows, vocabulary].

@@ -4,11 +4,11 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "engine/status.h"
 
 namespace tandem::engine {
 
@@ -32,6 +32,13 @@ struct SamplingParams {
   int32_t logprobs_count = -1;  ///< -1 none; 0 the chosen token only; else also the top N (<= 20)
 };
 
+/// Where the K and V of a prompt are computed (ports.h).
+enum class KvWay : uint8_t {
+  kHere,    ///< by this engine, which generates, too
+  kImport,  ///< by another: this one waits for all but the last token, and generates
+  kExport,  ///< by this one for another: all but the last token, and nothing is generated
+};
+
 /// One choice to generate. Token ids only: text, templates and stop strings stay in the front end,
 /// which cancels the request when a stop string appears.
 struct Request {
@@ -44,11 +51,12 @@ struct Request {
   std::vector<TokenId> stop_tokens;  ///< ends the request; the front end adds the model's own
                                      ///< unless ignore_eos
   std::string cache_salt;            ///< prefixes are shared only between equal salts
+  KvWay kv_way = KvWay::kHere;
 };
 
 enum class FinishReason {
   kStop,       ///< a stop token was generated (it is the last token of the last event)
-  kLength,     ///< tokens_max or the model's context is reached
+  kLength,     ///< tokens_max or the model's context is reached; an export is computed
   kCancelled,  ///< cancel() was called
   kError,      ///< see Event::error
 };
@@ -88,42 +96,6 @@ class EventSink {
  public:
   virtual ~EventSink() = default;
   virtual void on_events(std::span<Event> events) = 0;  ///< may move from the events
-};
-
-/// What one rank has done since it was warmed up, and what it holds.
-struct RankStatus {
-  int rank = 0;
-  uint32_t pages_used = 0;  ///< all ranks of a tensor-parallel group hold the same pages
-  uint32_t pages_total = 0;
-  uint64_t steps = 0;
-  uint64_t idle_steps = 0;    ///< of those, joined without a token of its group
-  uint64_t tokens = 0;        ///< of its group: all its ranks count them
-  uint64_t expert_pairs = 0;  ///< (token, expert) pairs that its experts computed
-  struct Wait {
-    std::string_view collective;
-    uint64_t ns = 0;
-  };
-  std::vector<Wait> waits;  ///< since its start, one per collective
-};
-
-/// A snapshot for health and metrics.
-struct EngineStatus {
-  bool ready = false;  ///< a step completed lately, or provably idle
-  std::string reason;  ///< why not ready, or what is lost while it goes on; else empty
-  /// Ranks that are gone while others go on, by name: "rank 3 of host b (process 4711)".
-  std::vector<std::string> lost_ranks;
-  uint32_t requests_running = 0;
-  uint32_t requests_waiting = 0;
-  uint32_t pages_used = 0;
-  uint32_t pages_total = 0;
-  // Since the start:
-  uint64_t steps = 0;
-  uint64_t preemptions = 0;
-  uint64_t prompt_tokens = 0;  ///< computed; prefix hits are not
-  uint64_t generated_tokens = 0;
-  uint64_t prefix_query_tokens = 0;
-  uint64_t prefix_hit_tokens = 0;
-  std::vector<RankStatus> ranks;  ///< that this engine leads, itself among them
 };
 
 /// What the front end sees of an engine, in this process or behind a channel. Thread-safe.

@@ -6,8 +6,8 @@ namespace tandem::engine {
 Result<void> EngineCore::run_step() {
   views_.clear();
   for (const auto& sequence : running_) {
-    views_.push_back({.tokens_known = static_cast<uint32_t>(sequence->tokens.size()),
-                      .tokens_computed = sequence->tokens_computed});
+    views_.push_back(
+        {.tokens_known = sequence->tokens_wanted(), .tokens_computed = sequence->tokens_computed});
   }
   schedule(views_, options_.limits.step_tokens_max, chunks_);
 
@@ -27,7 +27,21 @@ Result<void> EngineCore::run_step() {
                       .sample = samples ? &sequence.sample : nullptr});
   }
   ++counters_.steps;
-  return runner_.run(items_, std::span(sampled_).first(samples_count));
+  tell_observer();
+  return runner_.run(counters_.steps, items_, std::span(sampled_).first(samples_count));
+}
+
+void EngineCore::tell_observer() {
+  exported_.clear();
+  for (const Chunk& chunk : chunks_) {
+    const Sequence& sequence = *running_[chunk.sequence];
+    if (!sequence.is_export()) continue;
+    const uint32_t first = sequence.tokens_computed;
+    exported_.push_back({.request = sequence.request.id,
+                         .tokens = {first, first + chunk.tokens},
+                         .pages = sequence.cache.pages()});
+  }
+  if (!exported_.empty()) options_.observer->on_scheduled(counters_.steps, exported_);
 }
 
 void EngineCore::prepare_sample(Sequence& sequence) {

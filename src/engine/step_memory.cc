@@ -30,7 +30,7 @@ StepMemory::Bytes StepMemory::bytes_needed(const model::Shard& shard, const Opti
             KvStorage::bytes_per_page(shard, options.kv_dtype, options.page_tokens),
       .activations = model::Activations::bytes_needed(shard, options.activations()),
       .logits = static_cast<size_t>(options.rows_max * shard.config.vocab_size) * sizeof(float),
-      .index = StepTensors::bytes_needed(options.tensors()),
+      .index = StepTensors::bytes_needed(options.tensors()) + sizeof(uint64_t),
   };
 }
 
@@ -43,6 +43,8 @@ Result<StepMemory> StepMemory::create(Device& device, const model::Shard& shard,
                                             .page_tokens = options.page_tokens}));
   memory.activations = TANDEM_TRY(model::Activations::create(device, shard, options.activations()));
   memory.tensors = TANDEM_TRY(StepTensors::create(device, options.tensors()));
+  memory.progress = TANDEM_TRY(device.allocate(sizeof(uint64_t)));
+  *memory.progress.as<uint64_t>() = 0;
   return memory;
 }
 

@@ -45,6 +45,7 @@ struct StepMemory {
   KvStorage kv;
   model::Activations activations;
   StepTensors tensors;
+  Buffer progress;  ///< [1] uint64_t, StepInput::progress; 0 at first
 };
 
 }  // namespace tandem::engine

@@ -7,9 +7,9 @@
 namespace tandem::engine {
 namespace {
 
-constexpr size_t kPlanWords = 2;
+constexpr size_t kNumberWords = 4;  // the plan's and the step's
 constexpr size_t kCounts = 4;
-constexpr size_t kHeader = kPlanWords + kCounts;
+constexpr size_t kHeader = kNumberWords + kCounts;
 
 size_t words_of(int64_t tokens, int64_t sequences, int64_t rows, int64_t pages) {
   return kHeader + static_cast<size_t>(3 * tokens + 2 * sequences + 1 + sequences * pages + rows);
@@ -103,6 +103,7 @@ std::span<const std::byte> StepMessage::encode(const Step& step) {
   }
   const int64_t pages = (kv_tokens_most + tensors_.page_tokens - 1) / tensors_.page_tokens;
   words_.assign({static_cast<int32_t>(step.plan_id), static_cast<int32_t>(step.plan_id >> 32),
+                 static_cast<int32_t>(step.number), static_cast<int32_t>(step.number >> 32),
                  static_cast<int32_t>(input.tokens.shape[0]), static_cast<int32_t>(sequences),
                  static_cast<int32_t>(input.logits_rows.shape[0]), static_cast<int32_t>(pages)});
   const auto append = [&](const int32_t* data, int64_t count) {
@@ -120,7 +121,7 @@ std::span<const std::byte> StepMessage::encode(const Step& step) {
 Result<StepMessage::Step> StepMessage::decode(std::span<const std::byte> message) const {
   if (message.size() < kHeader * sizeof(int32_t)) return no_step();
   const auto* header = reinterpret_cast<const int32_t*>(message.data());
-  const int32_t* words = header + kPlanWords;
+  const int32_t* words = header + kNumberWords;
   const auto within = [&](size_t i, int64_t most) { return words[i] >= 0 && words[i] <= most; };
   if (!within(0, tensors_.tokens_max) || !within(1, tensors_.sequences_max) ||
       !within(2, tensors_.rows_max) || !within(3, tensors_.pages_max) ||
@@ -128,8 +129,11 @@ Result<StepMessage::Step> StepMessage::decode(std::span<const std::byte> message
     return no_step();
   }
   Reader reader(words + kCounts);
-  Step step{.plan_id = static_cast<uint32_t>(header[0]) |
-                       static_cast<uint64_t>(static_cast<uint32_t>(header[1])) << 32};
+  const auto number = [header](int i) {
+    return static_cast<uint32_t>(header[i]) |
+           static_cast<uint64_t>(static_cast<uint32_t>(header[i + 1])) << 32;
+  };
+  Step step{.number = number(2), .plan_id = number(0)};
   model::StepInput& input = step.input;
   input.tokens = reader.vector(words[0]);
   input.positions = reader.vector(words[0]);

@@ -13,8 +13,9 @@
 namespace tandem::engine {
 
 /// One step as the leader of a tensor-parallel group sends it to its followers, which run exactly
-/// it: the 64-bit id of the experts' placement, 32-bit counts (tokens, sequences, rows, pages of a
-/// sequence), then the index tensors one after another. Between ranks of one build.
+/// it: the 64-bit id of the experts' placement and number of the step, 32-bit counts (tokens,
+/// sequences, rows, pages of a sequence), then the index tensors one after another. Between ranks
+/// of one build.
 class StepMessage {
  public:
   /// `limits` of the data-parallel group: the same on leader and followers.
@@ -23,6 +24,7 @@ class StepMessage {
 
   struct Step {
     model::StepInput input;
+    uint64_t number = 0;   ///< for layer progress; 0: nobody asks for it
     uint64_t plan_id = 0;  ///< of the placement of experts in this step
   };
   /// Valid until the next call. Allocates nothing.

@@ -23,6 +23,7 @@ constexpr Limits kLimits{.model_length_max = 18,
 const StepTensors::Limits kTensors = StepMemory::options_of(kLimits, DType::kF32).tensors();
 
 constexpr uint64_t kPlan = 0x1'9000'0003;  // more than 32 bits
+constexpr uint64_t kNumber = 0x2'8000'0007;
 
 template <int Rank>
 void expect_equal(const TensorView<const int32_t, Rank>& a,
@@ -37,11 +38,12 @@ class StepMessageTest : public testing::Test {
  protected:
   void expect_round_trip(int64_t pages) {
     const model::StepInput sent = tensors_.input();
-    const auto bytes = message_.encode({.input = sent, .plan_id = kPlan});
+    const auto bytes = message_.encode({.input = sent, .number = kNumber, .plan_id = kPlan});
     EXPECT_LE(bytes.size(), StepMessage::bytes_max(kTensors));
     const auto step = message_.decode(bytes);
     ASSERT_TRUE(step.ok()) << step.error().what;
     EXPECT_EQ(step->plan_id, kPlan);
+    EXPECT_EQ(step->number, kNumber);
     const model::StepInput* got = &step->input;
     expect_equal(sent.tokens, got->tokens, 1);
     expect_equal(sent.positions, got->positions, 1);
@@ -74,7 +76,7 @@ TEST_F(StepMessageTest, WhatIsNoStepIsRefused) {
   std::vector<std::byte> copy(bytes.begin(), bytes.end());
   EXPECT_FALSE(message_.decode(std::span(copy).first(copy.size() - 4)).ok());
   EXPECT_FALSE(message_.decode(std::span(copy).first(8)).ok());
-  for (size_t count = 2; count < 6; ++count) {
+  for (size_t count = 4; count < 8; ++count) {
     for (int32_t wrong : {-1, 1 << 30}) {
       std::vector<std::byte> spoiled = copy;
       std::memcpy(spoiled.data() + count * sizeof wrong, &wrong, sizeof wrong);
@@ -91,7 +93,7 @@ TEST_F(StepMessageTest, WhatIsNotThereIsRefused) {
   const auto bytes = message_.encode({.input = tensors_.input()});
   const std::vector<std::byte> copy(bytes.begin(), bytes.end());
   ASSERT_TRUE(message_.decode(copy).ok());
-  constexpr size_t kHeaderWords = 6;
+  constexpr size_t kHeaderWords = 8;
   constexpr size_t kUnused = kHeaderWords + 3 * 5 + 3 + 2 + 3;  // the second page of one page
   for (size_t word = kHeaderWords; word < copy.size() / sizeof(int32_t); ++word) {
     for (int32_t wrong : {-1, 12, 48, std::numeric_limits<int32_t>::max()}) {

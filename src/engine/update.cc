@@ -26,6 +26,8 @@ void EngineCore::update() {
     cache_->commit(sequence.cache, std::span(sequence.tokens).first(sequence.tokens_computed));
     if (sequence.tokens_computed == sequence.tokens.size()) {
       append(sequence, sampled_[sampled_index++]);
+    } else if (sequence.is_export() && sequence.tokens_computed == sequence.tokens_wanted()) {
+      finish(sequence, FinishReason::kLength, nullptr);
     }
   }
 }
@@ -121,8 +123,9 @@ void EngineCore::emit() {
 
 void EngineCore::drop_finished() {
   for (auto& sequence : running_) {
-    if (sequence->finished) cache_->release(sequence->cache);
+    if (sequence->finished) release_pages(*sequence);
   }
+  drop_abandoned();
   std::erase_if(running_, [](const auto& sequence) { return sequence->finished; });
   std::erase_if(waiting_, [](const auto& sequence) { return sequence->finished; });
 }

@@ -98,6 +98,13 @@ Result<void> validate(const Request& request, const Limits& limits) {
   for (TokenId token : request.stop_tokens) {
     TANDEM_TRY(is_token("stop_token_ids", token, limits.vocabulary_size));
   }
+  if (request.kv_way != KvWay::kHere && limits.leases_max == 0) {
+    return invalid(
+        "this engine takes part in no hand-off of K and V; start it with a role that does");
+  }
+  if (request.kv_way == KvWay::kExport && request.prompt.size() < 2) {
+    return invalid("the prompt has one token, whose K and V belong to the engine that generates");
+  }
   if (request.tokens_max == 0) return invalid("max_tokens is 0; it must be 1 or more");
   if (request.tokens_min > request.tokens_max) {
     return invalid(fmt::format("min_tokens is {}, more than max_tokens {}", request.tokens_min,

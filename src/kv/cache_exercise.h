@@ -88,6 +88,7 @@ class CacheExercise {
     CacheModel::Sequence model;
     std::vector<uint64_t> histories;  // of a lease's tokens that are computed
     bool is_quarantine = false;
+    uint32_t written_from = UINT32_MAX;  // what a peer may still write, again
     PageLease lease;
   };
 
@@ -141,7 +142,15 @@ class CacheExercise {
   void arrive(Live& sequence) {
     sequence.imports = false;
     auto end = static_cast<uint32_t>(sequence.model.tokens.size()) - 1;
-    if (end > sequence.computed) write(sequence, end);
+    uint32_t first = sequence.computed;
+    if (end <= first) return;
+    write(sequence, end);
+    if (!can_lend() || choose_(4) == 0) return;
+    std::vector<uint64_t> histories(sequence.histories.begin(), sequence.histories.begin() + end);
+    lent_.push_back({.model = model_.hold(sequence.model),
+                     .histories = std::move(histories),
+                     .written_from = first,
+                     .lease = manager_->hold(sequence.cache)});
   }
 
   void cancel_import(Live& sequence) {
@@ -186,6 +195,10 @@ class CacheExercise {
     };
     for (const Lent& lent : lent_) {
       if (lent.is_quarantine && choose_(4) == 0) write(lent.lease.pages());
+      // Of an import that arrived, only what it wrote before.
+      for (uint32_t i = lent.written_from; i < lent.histories.size(); ++i) {
+        place(lent.lease.pages(), i) = lent.histories[i];
+      }
     }
     for (const Live& live : live_) {
       if (live.imports && choose_(4) == 0) {

@@ -102,13 +102,19 @@ void CacheManager::open(SequenceCache& sequence) {
   TANDEM_CHECK(sequences_open_ < sequences_max_, "more sequences in use than sequences_max");
   ++sequences_open_;
   sequence.manager_ = this;
+  sequence.pages_ = take_list();
+}
+
+std::vector<PageId> CacheManager::take_list() {
+  std::vector<PageId> list;
   if (spare_lists_.empty()) {
     // The longest list there can be; memory that is never written costs nothing.
-    sequence.pages_.reserve(pool_.total());
+    list.reserve(pool_.total());
   } else {
-    sequence.pages_ = std::move(spare_lists_.back());
+    list = std::move(spare_lists_.back());
     spare_lists_.pop_back();
   }
+  return list;
 }
 
 uint32_t CacheManager::match_prefix(SequenceCache& sequence, std::span<const TokenId> tokens,
@@ -224,6 +230,15 @@ PageLease CacheManager::lease(SequenceCache& sequence) {
   return open_lease(close(sequence), false);
 }
 
+PageLease CacheManager::hold(const SequenceCache& sequence) {
+  TANDEM_CHECK(sequence.manager_ == this, "the sequence belongs to no or another manager");
+  std::vector<PageId> pages = take_list();
+  // From the first one on, so that a page that is held has its ancestors held, too.
+  pages.assign(sequence.pages_.begin(), sequence.pages_.end());
+  for (PageId page : pages) pool_.retain(page);
+  return open_lease(std::move(pages), false);
+}
+
 PageLease CacheManager::quarantine(SequenceCache& sequence) {
   std::vector<PageId> pages = close(sequence);
   // Indexed pages, and only those, may be shared; they come first, and are let go last one first.
@@ -278,7 +293,7 @@ void CacheManager::check_invariants() const {
       if (parent) child_holders[parent->value] += pool_.holders(page);
     } else {
       TANDEM_CHECK(!pool_.is_cached(page), "a cached page cannot be matched");
-      TANDEM_CHECK(pool_.holders(page) <= 1, "a page that is not indexed is shared");
+      TANDEM_CHECK(pool_.holders(page) <= 1 + leases_open_, "a page that is not indexed is shared");
     }
   }
   for (uint32_t i = 0; i < pool_.total(); ++i) {

@@ -19,7 +19,7 @@ struct CacheStats {
   uint32_t pages_total = 0;
   uint32_t pages_used = 0;         ///< held by sequences, leases or in quarantine
   uint32_t pages_cached = 0;       ///< held by none, but still matchable
-  uint32_t pages_leased = 0;       ///< of the used ones, kept until they are delivered
+  uint32_t pages_leased = 0;       ///< in leases and holds, a page in two of them counts twice
   uint32_t pages_quarantined = 0;  ///< of the used ones, kept until no write can land
   // Since the start:
   uint64_t query_tokens = 0;  ///< tokens asked for in match_prefix
@@ -105,6 +105,9 @@ class CacheManager {
   /// The same for a sequence that a peer may still write: of its pages those that are not shared;
   /// the shared ones, which nobody writes, are given back.
   PageLease quarantine(SequenceCache& sequence);
+  /// Holds all pages of a sequence, which goes on. What a peer writes into them late must be what
+  /// is there already: some may be shared.
+  PageLease hold(const SequenceCache& sequence);
   /// Gives the pages back. Does nothing to an empty lease.
   void release(PageLease& lease);
   uint32_t leases_count() const { return leases_open_; }
@@ -121,6 +124,7 @@ class CacheManager {
   explicit CacheManager(const Options& options);
   void open(SequenceCache& sequence);
   PageId take_page();
+  std::vector<PageId> take_list();
   void give_back(std::vector<PageId>& pages);
   std::vector<PageId> close(SequenceCache& sequence);
   PageLease open_lease(std::vector<PageId> pages, bool is_quarantine);

@@ -92,24 +92,42 @@ class CacheModel {
   void commit(Sequence& sequence, uint32_t computed) {
     for (; sequence.full_pages < computed / page_tokens_; ++sequence.full_pages) {
       if (!sequence.shares) continue;
-      Entry entry{.page = sequence.pages[sequence.full_pages], .holders = 1};
+      PageId page = sequence.pages[sequence.full_pages];
+      Entry entry{.page = page, .holders = 1 + holds_of(page)};
       sequence.shares = entries_.emplace(prefix(sequence, sequence.full_pages + 1), entry).second;
       sequence.shared_pages += sequence.shares;
+      if (sequence.shares) holds_.erase(page.value);
     }
   }
 
   void release(Sequence& sequence) {
     ++releases_;
     for (uint32_t i = 0; i < sequence.pages.size(); ++i) {
-      if (i >= sequence.shared_pages) {
-        TANDEM_CHECK(free_.insert(sequence.pages[i].value).second, "a free page was held");
-        continue;
+      PageId page = sequence.pages[i];
+      auto entry = std::ranges::find_if(
+          entries_, [page](const auto& known) { return known.second.page == page; });
+      if (entry != entries_.end()) {
+        --entry->second.holders;
+        entry->second.released_at = releases_;
+      } else if (holds_of(page) > 0) {
+        --holds_[page.value];
+      } else {
+        TANDEM_CHECK(free_.insert(page.value).second, "a free page was held");
       }
-      Entry& entry = entries_.at(prefix(sequence, i + 1));
-      --entry.holders;
-      entry.released_at = releases_;
     }
     sequence = {.salt = sequence.salt, .tokens = sequence.tokens};
+  }
+
+  /// One more holder of every page; `sequence` goes on, and the result is released like one.
+  Sequence hold(const Sequence& sequence) {
+    for (uint32_t i = 0; i < sequence.pages.size(); ++i) {
+      if (i < sequence.shared_pages) {
+        ++entries_.at(prefix(sequence, i + 1)).holders;
+      } else {
+        ++holds_[sequence.pages[i].value];
+      }
+    }
+    return sequence;
   }
 
   /// Gives back what is shared; the rest stays held by `sequence`, until it is released.
@@ -130,6 +148,11 @@ class CacheModel {
   };
 
   size_t pages_for(uint32_t tokens) const { return (tokens + page_tokens_ - 1) / page_tokens_; }
+
+  uint32_t holds_of(PageId page) const {
+    auto found = holds_.find(page.value);
+    return found == holds_.end() ? 0 : found->second;
+  }
 
   Prefix prefix(const Sequence& sequence, uint32_t pages) const {
     auto begin = sequence.tokens.begin();
@@ -158,6 +181,7 @@ class CacheModel {
   size_t salt_max_;
   std::map<Prefix, Entry> entries_;
   std::set<uint32_t> free_;
+  std::map<uint32_t, uint32_t> holds_;  // of pages that are not indexed, beside their sequence's
   uint64_t releases_ = 0;
 };
 

@@ -10,10 +10,11 @@ namespace tandem::kv {
 
 class CacheManager;
 
-/// Pages that a peer may still touch although their sequence is over: those of a source until they
-/// are delivered (CacheManager::lease), or those of a cancelled import until no write can land any
-/// more (CacheManager::quarantine). Nobody else gets them before. Gives them back when destroyed,
-/// so it must not outlive its manager. Empty at first, and again after release.
+/// Pages that a peer may still touch, whatever becomes of their sequence: those of a source until
+/// they are delivered (CacheManager::lease), those of a cancelled import (CacheManager::quarantine)
+/// or of one that arrived (CacheManager::hold) until no write can land any more. Nobody else gets
+/// them before. Gives them back when destroyed, so it must not outlive its manager. Empty at first,
+/// and again after release.
 class PageLease {
  public:
   PageLease() = default;

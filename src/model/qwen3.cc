@@ -7,6 +7,7 @@
 #include "ops/linear/linear.h"
 #include "ops/qk_norm_rope/qk_norm_rope.h"
 #include "ops/rms_norm/rms_norm.h"
+#include "ops/signal_progress/signal_progress.h"
 #include "ops/silu_mul/silu_mul.h"
 
 namespace tandem::model {
@@ -34,7 +35,7 @@ Result<void> Qwen3::forward(Stream& stream, const StepInput& input, std::span<co
 
   for (size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
-    TANDEM_TRY(attention_block(stream, layer, input, kv[i], a, comm));
+    TANDEM_TRY(attention_block(stream, i, input, kv[i], a, comm));
     if (c.layer_is_moe[i]) {
       const auto expert_ids = TensorView<int32_t, 2>::make(
           a.expert_ids.row(static_cast<int64_t>(i)), {tokens, c.experts_per_token});
@@ -73,8 +74,9 @@ Result<void> Qwen3::project_back(Stream& stream, TensorView<const float, 2> x,
   return comm->add_sum(stream, part, residual);
 }
 
-Result<void> Qwen3::attention_block(Stream& stream, const Layer& layer, const StepInput& input,
+Result<void> Qwen3::attention_block(Stream& stream, size_t layer_index, const StepInput& input,
                                     const ops::KvPool& kv, Activations& a, RankComm* comm) const {
+  const Layer& layer = layers_[layer_index];
   const ModelConfig& c = shard_.config;
   const int64_t tokens = input.tokens.shape[0];
   const auto residual = a.residual.head(tokens);
@@ -98,6 +100,10 @@ Result<void> Qwen3::attention_block(Stream& stream, const Layer& layer, const St
                    cos_sin_.as<const float>(), {options_.positions_max, c.rope.rotary_dim}),
                .slots = input.slots,
                .kv = kv}));
+  if (input.progress.data != nullptr) {
+    TANDEM_TRY(ops::signal_progress(
+        stream, {.counter = input.progress, .value = input.step * layers_.size() + layer_index}));
+  }
   // The queries are the first columns of every qkv row.
   const TensorView<const float, 2> q{
       qkv.data, {tokens, shard_.heads.count() * c.head_dim}, qkv.row_stride};

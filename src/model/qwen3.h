@@ -106,7 +106,7 @@ class Qwen3 {
     return TensorView<const float, 1>::make(buffer.as<const float>(), {n});
   }
   Qwen3(Shard shard, Options options);
-  Result<void> attention_block(Stream& stream, const Layer& layer, const StepInput& input,
+  Result<void> attention_block(Stream& stream, size_t layer_index, const StepInput& input,
                                const ops::KvPool& kv, Activations& a, RankComm* comm) const;
   Result<void> dense_block(Stream& stream, const Layer& layer, int64_t tokens, Activations& a,
                            RankComm* comm) const;

@@ -16,6 +16,9 @@ struct StepInput {
   TensorView<const int32_t, 1> kv_tokens;    ///< [sequences], this step's tokens included
   TensorView<const int32_t, 2> page_table;   ///< [sequences, pages_max]
   TensorView<const int32_t, 1> logits_rows;  ///< [rows]: the tokens whose logits are wanted
+  /// [1], or null: gets `step * layers + layer` after this rank's K and V of a layer are written.
+  TensorView<uint64_t, 1> progress;
+  uint64_t step = 0;  ///< with progress: counted from 1
 };
 
 }  // namespace tandem::model

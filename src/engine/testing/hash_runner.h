@@ -52,7 +52,9 @@ class HashRunner final : public StepRunner {
 
   std::vector<std::string> findings;
 
-  Result<void> run(std::span<const BatchItem> items, std::span<ops::SampledRow> sampled) override {
+  Result<void> run(uint64_t step, std::span<const BatchItem> items,
+                   std::span<ops::SampledRow> sampled) override {
+    expect(step == ++steps_, "steps are numbered one by one");
     check_limits(items, sampled.size());
     check_pages(items);
     observe(items);
@@ -78,6 +80,8 @@ class HashRunner final : public StepRunner {
   }
 
   std::span<const FailedItem> failed_items() const override { return failed_; }
+  /// K and V of a model of one layer: one number a slot.
+  std::span<uint64_t> slots() { return slots_; }
 
  private:
   static constexpr uint64_t kUnwritten = 0xdeaddeaddeaddead;
@@ -143,6 +147,7 @@ class HashRunner final : public StepRunner {
   }
 
   const Limits limits_;
+  uint64_t steps_ = 0;
   std::vector<FailedItem> failed_;
   std::vector<uint64_t> slots_;  // [pages * page_tokens]
 };
