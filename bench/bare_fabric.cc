@@ -84,11 +84,6 @@ Result<bool> BareFabric::post(uint64_t number, uint64_t bytes) {
   return libfabric_error("fi_writedata", status);
 }
 
-Result<void> BareFabric::request(const Round& round) {
-  Round copy = round;
-  return control_.send(bytes_of(copy), soon());
-}
-
 Result<void> BareFabric::await_arrivals() {
   std::byte counted{};
   return control_.receive(std::span(&counted, 1), soon());
@@ -96,7 +91,6 @@ Result<void> BareFabric::await_arrivals() {
 
 Result<double> BareFabric::write(const Round& round) {
   TANDEM_CHECK(round.bytes <= region_.size());
-  TANDEM_TRY(request(round));
   const auto start = Clock::now();
   uint64_t posted = 0;
   for (uint64_t complete = 0; complete < round.writes;) {
@@ -112,7 +106,6 @@ Result<double> BareFabric::write(const Round& round) {
 
 Result<std::vector<double>> BareFabric::write_singly(const Round& round) {
   TANDEM_CHECK(round.bytes <= region_.size());
-  TANDEM_TRY(request(round));
   std::vector<double> latencies_us;
   latencies_us.reserve(round.writes);
   for (uint64_t number = 0; number < round.writes; ++number) {
@@ -126,19 +119,10 @@ Result<std::vector<double>> BareFabric::write_singly(const Round& round) {
   return latencies_us;
 }
 
-Result<void> BareFabric::finish() {
-  return request({});
-}
-
-Result<void> BareFabric::serve() {
-  while (true) {
-    Round round;
-    TANDEM_TRY(control_.receive(bytes_of(round), soon()));
-    if (round.writes == 0) return {};
-    for (uint64_t arrived = 0; arrived < round.writes;) arrived += TANDEM_TRY(poll());
-    std::byte counted{1};
-    TANDEM_TRY(control_.send(std::span(&counted, 1), soon()));
-  }
+Result<void> BareFabric::count(uint64_t writes) {
+  for (uint64_t arrived = 0; arrived < writes;) arrived += TANDEM_TRY(poll());
+  std::byte counted{1};
+  return control_.send(std::span(&counted, 1), soon());
 }
 
 }  // namespace tandem::bench

@@ -32,15 +32,13 @@ class BareFabric {
     uint64_t bytes = 0;  ///< of a write; at most the region's
     uint64_t writes = 0;
   };
-  /// Source: asks for a round and runs it. Seconds from the first post until all writes are
-  /// complete and the other side has counted them.
+  /// Source: seconds from the first post until all writes are complete and the other side, which
+  /// runs count() at that time, has said that it counted them.
   Result<double> write(const Round& round);
   /// Source: one write at a time; microseconds of each until it is complete.
   Result<std::vector<double>> write_singly(const Round& round);
-  /// Source: lets the other side's serve() return.
-  Result<void> finish();
-  /// Target: counts the arrivals of each round it is asked for, until finish().
-  Result<void> serve();
+  /// Target: waits for so many arrivals and says so.
+  Result<void> count(uint64_t writes);
 
  private:
   BareFabric(const Options& options, io::Socket& control, transfer::LibfabricEndpoint endpoint)
@@ -51,7 +49,6 @@ class BareFabric {
   Result<bool> post(uint64_t number, uint64_t bytes);
   /// Completions that were waiting, own or of arrivals; yields the core when there are none.
   Result<uint64_t> poll();
-  Result<void> request(const Round& round);
   Result<void> await_arrivals();
 
   Options options_;
