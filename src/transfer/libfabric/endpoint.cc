@@ -50,7 +50,7 @@ Result<LibfabricEndpoint> LibfabricEndpoint::open(const Options& options) {
   result.has_connections_ = provider.find("ofi_rxm") != std::string_view::npos;
   result.cuts_connections_ = result.has_connections_ && removal_cuts_connections();
   result.confirms_empty_writes_ = provider != "shm";
-  result.splits_immediates_ =
+  result.batches_writes_ =
       result.has_connections_ && provider.find("verbs") == std::string_view::npos;
   result.fabric_ = TANDEM_TRY(opened<fid_fabric>(
       "fi_fabric", [&](auto** out) { return fi_fabric(info->fabric_attr, out, nullptr); }));

@@ -55,9 +55,10 @@ class LibfabricEndpoint {
   bool cuts_connections() const { return cuts_connections_; }
   /// False for shm, where a confirmed write without bytes never ends.
   bool confirms_empty_writes() const { return confirms_empty_writes_; }
-  /// tcp;ofi_rxm. A connection that ends inside a write with an immediate makes libfabric 1.17
-  /// follow a null pointer, so there an immediate travels behind its bytes as a write of its own.
-  bool splits_immediates() const { return splits_immediates_; }
+  /// tcp;ofi_rxm. A connection that is closed inside a write with an immediate makes libfabric 1.17
+  /// follow a null pointer, so there immediates travel behind their bytes as writes of their own:
+  /// one for several, and one confirmation for them all (LibfabricPosts::submit_batch()).
+  bool batches_writes() const { return batches_writes_; }
 
  private:
   LibfabricEndpoint() = default;
@@ -72,7 +73,7 @@ class LibfabricEndpoint {
   int descriptor_ = -1;
   bool has_connections_ = false;
   bool cuts_connections_ = false;
-  bool splits_immediates_ = false;
+  bool batches_writes_ = false;
   bool confirms_empty_writes_ = true;
 };
 

@@ -3,6 +3,7 @@
 #include <rdma/fi_rma.h>
 
 #include <algorithm>
+#include <array>
 
 namespace tandem::transfer {
 
@@ -35,6 +36,7 @@ uint32_t LibfabricPosts::take() {
   free_.pop_back();
   posts_[index].state = State::kWaiting;
   posts_[index].has_begun = false;
+  posts_[index].next_of_batch = kAlone;
   return index;
 }
 
@@ -81,37 +83,84 @@ ssize_t LibfabricPosts::submit_message(uint32_t index, fi_addr_t peer) {
   return fi_sendmsg(endpoint_->endpoint(), &message, FI_COMPLETION);
 }
 
+ssize_t LibfabricPosts::submit_part(uint32_t index, const Part& part, fi_addr_t peer,
+                                    const LibfabricRegions& regions) {
+  Post& post = posts_[index];
+  const RailWrite& write = post.write;
+  LibfabricRegions::Source source{buffer(index).data(), buffers_.descriptor()};
+  if (part.bytes > 0) source = regions.source(write.source);
+  const iovec from{source.data + (part.bytes > 0 ? write.source_offset : 0), part.bytes};
+  const fi_rma_iov to{write.target.base + write.target_offset, part.bytes, write.target.key};
+  const fi_msg_rma operation{.msg_iov = &from,
+                             .desc = &source.descriptor,
+                             .iov_count = 1,
+                             .addr = peer,
+                             .rma_iov = &to,
+                             .rma_iov_count = 1,
+                             .context = &part.context->words,
+                             .data = part.data};
+  const ssize_t status = fi_writemsg(endpoint_->endpoint(), &operation, part.flags);
+  if (status == 0) post.has_begun = true;
+  return status;
+}
+
 ssize_t LibfabricPosts::submit_write(uint32_t index, fi_addr_t peer,
                                      const LibfabricRegions& regions) {
   Post& post = posts_[index];
-  const RailWrite& write = post.write;
-  const auto submit_part = [&](uint64_t bytes, LibfabricContext& context, uint64_t flags) {
-    LibfabricRegions::Source source{buffer(index).data(), buffers_.descriptor()};
-    if (bytes > 0) source = regions.source(write.source);
-    const iovec from{source.data + (bytes > 0 ? write.source_offset : 0), bytes};
-    const fi_rma_iov to{write.target.base + write.target_offset, bytes, write.target.key};
-    const fi_msg_rma operation{.msg_iov = &from,
-                               .desc = &source.descriptor,
-                               .iov_count = 1,
-                               .addr = peer,
-                               .rma_iov = &to,
-                               .rma_iov_count = 1,
-                               .context = &context.words,
-                               .data = write.immediate.value_or(0)};
-    const ssize_t status = fi_writemsg(endpoint_->endpoint(), &operation, flags);
-    if (status == 0) post.has_begun = true;
-    return status;
+  Part part{.bytes = post.write.bytes,
+            .data = post.write.immediate.value_or(0),
+            .flags = FI_COMPLETION,
+            .context = &post.contexts[0]};
+  if (part.bytes > 0 || endpoint_->confirms_empty_writes()) part.flags |= FI_DELIVERY_COMPLETE;
+  if (post.write.immediate.has_value()) part.flags |= FI_REMOTE_CQ_DATA;
+  return submit_part(index, part, peer, regions);
+}
+
+LibfabricPosts::Arrivals LibfabricPosts::arrivals_of(uint64_t data) {
+  return {static_cast<uint32_t>(data), static_cast<uint32_t>(data >> 32) + 1};
+}
+
+ssize_t LibfabricPosts::submit_batch(std::span<const uint32_t> indices, fi_addr_t peer,
+                                     const LibfabricRegions& regions) {
+  struct Step {
+    uint32_t index = 0;
+    Part part;
   };
-  uint64_t flags = FI_COMPLETION;
-  if (write.bytes > 0 || endpoint_->confirms_empty_writes()) flags |= FI_DELIVERY_COMPLETE;
-  if (write.immediate.has_value()) flags |= FI_REMOTE_CQ_DATA;
-  if (!write.immediate.has_value() || write.bytes == 0 || !endpoint_->splits_immediates()) {
-    return submit_part(write.bytes, post.contexts[0], flags);
+  std::array<Step, 2 * kBatchMax> steps;
+  size_t count = 0;
+  for (const uint32_t index : indices) {
+    Post& post = posts_[index];
+    if (post.write.bytes == 0 && post.write.immediate.has_value()) continue;
+    steps[count++] = {index, {.bytes = post.write.bytes, .context = &post.contexts[0]}};
   }
-  // One connection keeps the order of its writes, so the second is delivered after the first. When
-  // only the first is taken, both are submitted again: by then it may be another connection.
-  const ssize_t status = submit_part(write.bytes, post.contexts[0], 0);
-  return status == 0 ? submit_part(0, post.contexts[1], flags) : status;
+  Step* immediate = nullptr;  // of the run
+  for (const uint32_t index : indices) {
+    Post& post = posts_[index];
+    if (!post.write.immediate.has_value()) continue;
+    if (immediate != nullptr &&
+        static_cast<uint32_t>(immediate->part.data) == *post.write.immediate) {
+      immediate->part.data += uint64_t{1} << 32;
+      continue;
+    }
+    immediate = &steps[count++];
+    *immediate = {
+        index,
+        {.data = *post.write.immediate, .flags = FI_REMOTE_CQ_DATA, .context = &post.contexts[1]}};
+  }
+  // The context of the last names the first post: its end is that of all.
+  Step& last = steps[count - 1];
+  last.part.flags |= FI_COMPLETION | FI_DELIVERY_COMPLETE;
+  last.part.context = &posts_[indices.front()].contexts[1];
+  for (const Step& step : std::span(steps).first(count)) {
+    const ssize_t status = submit_part(step.index, step.part, peer, regions);
+    if (status != 0) return status;
+  }
+  for (size_t i = 0; i < indices.size(); ++i) {
+    Post& post = posts_[indices[i]];
+    post.state = State::kUnderWay;
+    post.next_of_batch = i + 1 < indices.size() ? indices[i + 1] : kAlone;
+  }
+  return 0;
 }
 
 }  // namespace tandem::transfer

@@ -109,11 +109,12 @@ Post LibfabricRail::refuse(const LibfabricPeer& peer, uint64_t token) {
 }
 
 Post LibfabricRail::submit_new(RailPeerId id, LibfabricPeer& peer, uint32_t index) {
-  if (!peer.waiting.empty()) {
+  // What is batched goes with the next poll.
+  if (!peer.waiting.empty() || endpoint_->batches_writes()) {
     wait(peer, index);
     return Post::kAccepted;
   }
-  const ssize_t status = submit(peer, index);
+  const ssize_t status = submit(peer, std::span(&index, 1));
   if (status == -FI_EAGAIN) {
     // With something under way there is room again after a poll. Without, a connection is being
     // made, which may fail; and what has begun cannot be taken back.
@@ -136,10 +137,12 @@ void LibfabricRail::wait(LibfabricPeer& peer, uint32_t index) {
   ++waiting_count_;
 }
 
-ssize_t LibfabricRail::submit(LibfabricPeer& peer, uint32_t index) {
-  const ssize_t status = posts_.submit(index, peer.address, regions_);
+ssize_t LibfabricRail::submit(LibfabricPeer& peer, std::span<const uint32_t> indices) {
+  const bool is_batch = endpoint_->batches_writes() && !posts_.at(indices.front()).is_message;
+  const ssize_t status = is_batch ? posts_.submit_batch(indices, peer.address, regions_)
+                                  : posts_.submit(indices.front(), peer.address, regions_);
   if (status == 0) {
-    ++peer.posts_under_way;
+    peer.posts_under_way += static_cast<uint32_t>(indices.size());
     peer.connecting_since.reset();
   } else if (status == -FI_EAGAIN && peer.posts_under_way == 0 && !peer.connecting_since) {
     peer.connecting_since = std::chrono::steady_clock::now();

@@ -57,13 +57,15 @@ class LibfabricRail final : public Rail {
 
   Post submit_new(RailPeerId id, LibfabricPeer& peer, uint32_t index);
   Post refuse(const LibfabricPeer& peer, uint64_t token);
-  ssize_t submit(LibfabricPeer& peer, uint32_t index);
+  ssize_t submit(LibfabricPeer& peer, std::span<const uint32_t> indices);
   void submit_waiting(RailPeerId id, LibfabricPeer& peer);
   void wait(LibfabricPeer& peer, uint32_t index);
 
   uint32_t read_completions(RailEvents& events, uint32_t events_max);
-  uint32_t handle(const fi_cq_data_entry& entry, RailEvents& events);
-  uint32_t handle_end(uint32_t index, RailEvents& events);
+  /// At most `events_max` events; more of the same are told later.
+  uint32_t handle(const fi_cq_data_entry& entry, RailEvents& events, uint32_t events_max);
+  uint32_t handle_arrivals(uint64_t data, RailEvents& events, uint32_t events_max);
+  uint32_t handle_end(uint32_t index, RailEvents& events, uint32_t events_max);
   void handle_error();
   void repost(const LibfabricContext& context);
   void watch();
