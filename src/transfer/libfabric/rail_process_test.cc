@@ -92,7 +92,7 @@ TEST_P(RailProcessTest, RandomWritesArriveWithTheirImmediates) {
 TEST_P(RailProcessTest, TheDeathOfATargetIsNamed) {
   PeerProcess target([](io::Socket& socket) {
     RailEnd end(GetParam());
-    std::vector<std::byte> memory(32 << 20);
+    std::vector<std::byte> memory(16 << 20);
     give(socket, end.rail->address());
     give_value(socket, end.target(memory).remote);
     ASSERT_TRUE(poll_until({&end}, [&] { return end.immediates[1] == 1; }));
@@ -101,7 +101,7 @@ TEST_P(RailProcessTest, TheDeathOfATargetIsNamed) {
     take(socket);
   });
   RailEnd end(GetParam(), impatient());
-  std::vector<std::byte> memory(32 << 20, std::byte{1});
+  std::vector<std::byte> memory(16 << 20, std::byte{1});
   const auto address = take(target.socket());
   RailWrite write{.peer = end.rail->add_peer(address).value(),
                   .source = end.source(memory),
@@ -143,7 +143,7 @@ TEST_P(RailProcessTest, TheDeathOfATargetIsNamed) {
 }
 
 TEST_P(RailProcessTest, WritersMayDieWhileTheyWrite) {
-  constexpr size_t kBytes = 32 << 20;
+  constexpr size_t kBytes = 16 << 20;
   const auto write_until_killed = [](io::Socket& socket) {
     const auto address = take(socket);
     RailEnd end(GetParam());
@@ -173,7 +173,7 @@ TEST_P(RailProcessTest, WritersMayDieWhileTheyWrite) {
     ASSERT_TRUE(poll_until({&end}, [&] { return has_ended(socket); }));
   };
   std::deque<PeerProcess> writers;
-  for (int i = 0; i < 6; ++i) writers.emplace_back(write_until_killed);
+  for (int i = 0; i < 4; ++i) writers.emplace_back(write_until_killed);
   PeerProcess last(tell_once);
   RailEnd end(GetParam());
   std::vector<std::byte> memory(kBytes);
