@@ -50,7 +50,7 @@ TEST(TransferEngineLoss, TheOtherRailTakesOverWhatALostOneDidNotDeliver) {
 TEST(TransferEngineLoss, ARailLostAtAnyTimeLeavesTheCountExact) {
   constexpr uint64_t kSlices = 60;
   uint64_t partly_arrived = 0;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     LoopbackWorld::EngineSetup setup{.rails_count = 3};
@@ -103,7 +103,7 @@ TEST(TransferEngineLoss, ARailLostAtAnyTimeLeavesTheCountExact) {
     partly_arrived +=
         counts.immediates_repeated > 0 && counts.immediates_repeated < counts.writes_repeated;
   }
-  EXPECT_GT(partly_arrived, 20u);
+  EXPECT_GT(partly_arrived, 10u);
 }
 
 TEST(TransferEngineLoss, WithoutASoleWriterADoubtfulImmediateIsAFailure) {
