@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 #include "transfer/testing/engine_pair.h"
 #include "transfer/transfer_engine.h"
 
@@ -40,6 +43,67 @@ TEST(TransferEngineLoss, TheOtherRailTakesOverWhatALostOneDidNotDeliver) {
   EXPECT_EQ(pair.source->open_paths(pair.peer), 1u);
   EXPECT_EQ(pair.target->counts().fences_served, 1u);
   EXPECT_GT(pair.source->counts().writes_repeated, 0u);
+}
+
+// One rail fails at any time, and the target sleeps at any time, so that what its rails have to
+// report piles up. The count must complete once, when all is there, and then nothing may change.
+TEST(TransferEngineLoss, ARailLostAtAnyTimeLeavesTheCountExact) {
+  constexpr uint64_t kSlices = 60;
+  uint64_t partly_arrived = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    LoopbackWorld::EngineSetup setup{.rails_count = 3};
+    setup.options.steps_max = 1 + static_cast<uint32_t>(random() % 3);
+    setup.rail.limits.posts_max = 12;
+    Pair pair(setup, seed);
+    // Somebody else keeps one rail of the target busier than the others.
+    TransferEngine& noisy = pair.world.add_engine(setup);
+    const PeerId noisy_peer = noisy.add_peer("target", pair.target->address()).value();
+    const TargetId noisy_target =
+        noisy.add_target(noisy_peer, pair.target->grant(pair.target_memory).value().descriptor)
+            .value();
+    for (uint32_t rail : {0u, 1u}) pair.world.fabric.fail_rail(pair.world.rail(noisy, rail));
+    const std::vector<TargetId> noise(seed % 2 * 300, noisy_target);
+    ASSERT_TRUE(noisy.barrier(noise, {.arrival = Arrival{9, 1}}).ok());
+    pair.world.fabric.set_faults(
+        {.delay_min = 1us, .delay_max = 100us, .lands_late = 0.3, .late_max = 300us});
+    ASSERT_TRUE(pair.target
+                    ->expect({1, 1}, kSlices,
+                             [&] {
+                               ++pair.completions;
+                               EXPECT_EQ(pair.target_bytes, pair.expected);
+                               std::ranges::fill(pair.target_bytes, kPairPoison);
+                             })
+                    .ok());
+    const TransferId transfer = pair.begin(Arrival{1, 1});
+    std::vector<WriteRange> slices;
+    for (uint64_t i = 0; i < kSlices; ++i) slices.push_back({i * 1000, i * 1001, 1 + i * 15});
+    for (const WriteRange& slice : slices) pair.expect_copied(slice);
+    ASSERT_TRUE(pair.source->write(transfer, pair.path(), slices).ok());
+    ASSERT_TRUE(pair.source->finish(transfer).ok());
+    const auto some_time = [&] { return std::chrono::microseconds(random() % 300); };
+    pair.world.run_for(some_time());
+    pair.world.set_stopped(*pair.target, true);
+    pair.world.run_for(some_time());
+    pair.world.fabric.fail_rail(pair.world.rail(*pair.source, random() % 3));
+    // A slow target: it looks at its rails now and then only.
+    for (uint64_t looks = random() % 400; looks > 0; --looks) {
+      pair.world.run_for(std::chrono::microseconds(1 + random() % 30));
+      pair.target->progress();
+    }
+    pair.world.set_stopped(*pair.target, false);
+    ASSERT_TRUE(pair.world.run());
+    EXPECT_EQ(pair.ends, 1);
+    EXPECT_TRUE(pair.end.outcome.ok()) << pair.end.outcome.error().what;
+    EXPECT_EQ(pair.completions, 1);
+    EXPECT_EQ(pair.target->arrivals().late, 0u);
+    EXPECT_EQ(pair.target_bytes, std::vector<std::byte>(kBytes, kPairPoison));
+    const EngineCounts& counts = pair.source->counts();
+    partly_arrived +=
+        counts.immediates_repeated > 0 && counts.immediates_repeated < counts.writes_repeated;
+  }
+  EXPECT_GT(partly_arrived, 10u);
 }
 
 TEST(TransferEngineLoss, WithoutASoleWriterADoubtfulImmediateIsAFailure) {

@@ -11,7 +11,7 @@
 namespace tandem::transfer {
 namespace {
 
-constexpr uint64_t kRuns = 400;
+constexpr uint64_t kRuns = 60;
 constexpr int kSteps = 3'000;
 
 TEST(TransferProperty, RandomUseUnderFaultsAgreesWithTheModel) {

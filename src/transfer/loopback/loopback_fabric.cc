@@ -125,6 +125,11 @@ void LoopbackFabric::set_cut(const Rail& source, const Rail& target, bool is_cut
   state_->set_cut(index_of(source), index_of(target), is_cut);
 }
 
+uint32_t LoopbackFabric::regions_count(const Rail& rail) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->regions_count(index_of(rail));
+}
+
 std::optional<TimePoint> LoopbackFabric::next_event() const {
   const std::lock_guard lock(state_->mutex);
   return state_->next_event();

@@ -29,6 +29,7 @@ struct LoopbackFaults {
 struct LoopbackRailOptions {
   std::string name = "loopback";
   RailLimits limits{.write_bytes_max = 1 << 20, .message_bytes_max = 4096, .posts_max = 64};
+  uint32_t regions_max = ~uint32_t{0};  ///< Registrations at a time.
   bool can_fence = true;
   bool has_virtual_addresses = false;  ///< Keys count from an address, as FI_MR_VIRT_ADDR does.
 };
@@ -52,6 +53,9 @@ class LoopbackFabric {
   void set_clogged(const Rail& source, const Rail& target, bool is_clogged);
   /// While a direction is cut, what is posted on it is lost without a word.
   void set_cut(const Rail& source, const Rail& target, bool is_cut);
+
+  /// Registrations of the rail that are not closed.
+  uint32_t regions_count(const Rail& rail) const;
 
   /// When something is due to happen; nothing, if only posts or calls can change that. What is
   /// ready to be polled does not count: poll all rails first.

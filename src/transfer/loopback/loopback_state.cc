@@ -54,9 +54,19 @@ void LoopbackFabric::State::set_cut(RailIndex source, RailIndex target, bool is_
   }
 }
 
-Registration LoopbackFabric::State::add_region(RailIndex index, const MemoryBlock& memory,
-                                               Access access) {
+uint32_t LoopbackFabric::State::regions_count(RailIndex index) const {
+  return static_cast<uint32_t>(std::ranges::count_if(
+      rails_[index].regions, [](const auto& entry) { return !entry.second.is_closed; }));
+}
+
+Result<Registration> LoopbackFabric::State::add_region(RailIndex index, const MemoryBlock& memory,
+                                                       Access access) {
   RailState& rail = rails_[index];
+  if (regions_count(index) >= rail.options.regions_max) {
+    return make_error(Code::kResourceExhausted,
+                      fmt::format("rail {} registers at most {} regions", rail.options.name,
+                                  rail.options.regions_max));
+  }
   const uint32_t id = regions_made_++;
   Region region{.memory = memory, .access = access};
   if (access == Access::kTarget) {
@@ -68,7 +78,7 @@ Registration LoopbackFabric::State::add_region(RailIndex index, const MemoryBloc
   }
   const RemoteKey remote = region.remote;
   rail.regions.emplace(id, std::move(region));
-  return {.id = {id}, .remote = remote};
+  return Registration{.id = {id}, .remote = remote};
 }
 
 void LoopbackFabric::State::close_region(RailIndex index, RailRegionId id) {

@@ -54,7 +54,8 @@ class LoopbackFabric::State {
   void set_clogged(RailIndex source, RailIndex target, bool is_clogged);
   void set_cut(RailIndex source, RailIndex target, bool is_cut);
 
-  Registration add_region(RailIndex rail, const MemoryBlock& memory, Access access);
+  Result<Registration> add_region(RailIndex rail, const MemoryBlock& memory, Access access);
+  uint32_t regions_count(RailIndex rail) const;
   void close_region(RailIndex rail, RailRegionId region);
   void close_peer(RailIndex rail, RailPeerId peer);
   void kill(RailIndex rail);

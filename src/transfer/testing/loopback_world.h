@@ -44,9 +44,9 @@ class LoopbackWorld {
 
   const Rail& rail(const TransferEngine& engine, uint32_t index) { return *engine.rails()[index]; }
 
-  /// One progress() of every engine; if none moved, time goes to the next event. False when there
-  /// is none either.
-  bool step() {
+  /// One progress() of every engine; if none moved, time goes to the next event, but not beyond
+  /// `end`. False when there is none either.
+  bool step(TimePoint end = TimePoint::max()) {
     bool has_moved = false;
     for (const auto& engine : engines) {
       if (is_running(engine)) has_moved |= engine->progress();
@@ -59,7 +59,7 @@ class LoopbackWorld {
       if (deadline.has_value() && (!next.has_value() || *deadline < *next)) next = deadline;
     }
     if (!next.has_value()) return false;
-    now = std::max(now, *next);
+    now = std::max(now, std::min(*next, end));
     return true;
   }
   /// Until nothing is left to do; false if that takes too many steps.
@@ -69,10 +69,10 @@ class LoopbackWorld {
     }
     return false;
   }
-  /// For that much virtual time, at most.
+  /// For that much virtual time, or until nothing is left to do.
   void run_for(Duration duration) {
     const TimePoint end = now + duration;
-    while (now < end && step()) {
+    while (now < end && step(end)) {
     }
   }
 
