@@ -89,6 +89,7 @@ void TransferExercise::start_job() {
   job->arrival = {slot, ++epochs_[slot]};
   const auto transfer = source.engine->begin(
       {.arrival = job->arrival,
+       .is_sole_writer = true,
        .on_end = [this, number = job->number](const TransferEnd& end) { ended(number, end); }});
   if (!transfer.ok()) return;  // at the limit; the epoch is left out
   job->transfer = *transfer;
