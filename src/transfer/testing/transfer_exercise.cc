@@ -43,6 +43,7 @@ TransferExercise::TransferExercise(Choose choose)
     start_source(i);
     meet(*sources_[i]);
   }
+  calm_ = 1u << choose_(5);
   draw_faults();
 }
 
@@ -226,6 +227,8 @@ void TransferExercise::step() {
     start_job();
   } else if (what < 120) {
     submit_more();
+  } else if (what >= 142 || choose_(calm_) != 0) {
+    world_.step();
   } else if (what < 124) {
     cancel_job();
   } else if (what < 126) {
@@ -240,10 +243,8 @@ void TransferExercise::step() {
     disturb_link(true);
   } else if (what < 138) {
     draw_faults();
-  } else if (what < 142) {
-    world_.set_stopped(*world_.engines[choose_(1 + kSources)], choose_(2) == 0);
   } else {
-    world_.step();
+    world_.set_stopped(*world_.engines[choose_(1 + kSources)], choose_(2) == 0);
   }
   check_memory();
   check_bounds();
