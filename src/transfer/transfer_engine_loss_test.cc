@@ -206,6 +206,27 @@ TEST(TransferEngineLoss, APathThatDeliversNothingIsLost) {
   EXPECT_LE(pair.world.now, TimePoint{} + 2s);
 }
 
+TEST(TransferEngineLoss, AnEngineThatWasStoppedItselfBlamesNoPath) {
+  LoopbackWorld::EngineSetup setup;
+  setup.options.stall_max = 1s;
+  Pair pair(setup);
+  const Rail& from = pair.world.rail(*pair.source, 0);
+  const Rail& to = pair.world.rail(*pair.target, 0);
+  pair.world.fabric.set_clogged(from, to, true);
+  pair.expect({1, 1}, 1);
+  const TransferId transfer = pair.begin(Arrival{1, 1});
+  ASSERT_TRUE(pair.source->write(transfer, pair.path(), std::vector<WriteRange>{{0, 0, 100}}).ok());
+  ASSERT_TRUE(pair.source->finish(transfer).ok());
+  pair.world.run_for(100ms);
+  pair.world.now += 60s;
+  pair.source->progress();
+  pair.world.fabric.set_clogged(from, to, false);
+  ASSERT_TRUE(pair.world.run());
+  EXPECT_EQ(pair.completions, 1);
+  EXPECT_TRUE(pair.end.outcome.ok());
+  EXPECT_EQ(pair.source->counts().paths_lost, 0u);
+}
+
 TEST(TransferEngineLoss, AClosedPeerEndsItsTransfersAndIsForgotten) {
   Pair pair;
   pair.world.fabric.set_faults({.delay_min = 10us, .delay_max = 10us});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "transfer/loopback/loopback_state.h"
 
@@ -69,7 +70,10 @@ class LoopbackRail final : public Rail {
     {
       const std::lock_guard lock(state_.mutex);
       state_.advance();
-      auto& waiting = state_.rail(index_).events;
+      State::RailState& rail = state_.rail(index_);
+      std::array<std::byte, 64> ignored;
+      if (rail.woken.has_value()) static_cast<void>(rail.woken->receive_some(ignored).ok());
+      auto& waiting = rail.events;
       const size_t count = std::min<size_t>(events_max, waiting.size());
       const auto end = waiting.begin() + static_cast<std::ptrdiff_t>(count);
       due.assign(std::move_iterator(waiting.begin()), std::move_iterator(end));
@@ -79,8 +83,16 @@ class LoopbackRail final : public Rail {
     return static_cast<uint32_t>(due.size());
   }
 
-  int wait_descriptor() const override { return -1; }
-  bool may_sleep() override { return false; }
+  int wait_descriptor() const override {
+    const std::lock_guard lock(state_.mutex);
+    const auto& woken = state_.rail(index_).woken;
+    return woken.has_value() ? woken->descriptor() : -1;
+  }
+  bool may_sleep() override {
+    const std::lock_guard lock(state_.mutex);
+    state_.advance();
+    return state_.rail(index_).events.empty();
+  }
 
  private:
   State& state_;
