@@ -25,7 +25,7 @@ struct TransferBenchOptions {
   TransferSide::Options side;
   std::vector<std::string> kinds{"single", "paged", "scatter"};
   std::vector<uint64_t> sizes{1024, 4096, 16384, 32768, 65536, 262144, 1048576, 4194304, 33554432};
-  uint32_t rounds = 9;
+  uint32_t rounds = 15;
   std::string listen;
   std::string connect;
   std::string json;
