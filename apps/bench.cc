@@ -8,7 +8,11 @@ Verb add_bench(CLI::App& app) {
   bench->require_subcommand(1);
   const Verb engine = add_bench_engine(*bench);
   const Verb comm = add_bench_comm(*bench);
-  return [=] { return bench->got_subcommand("comm") ? comm() : engine(); };
+  const Verb transfer = add_bench_transfer(*bench);
+  return [=] {
+    if (bench->got_subcommand("comm")) return comm();
+    return bench->got_subcommand("transfer") ? transfer() : engine();
+  };
 }
 
 }  // namespace tandem::apps

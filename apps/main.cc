@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "apps/verbs.h"
+#include "transfer/libfabric/prepare.h"
 
 namespace {
 
@@ -26,6 +27,7 @@ constexpr int kWrongUsage = 2;
 
 int main(int argc, char** argv) {
   using namespace tandem;
+  transfer::prepare_libfabric();
   open_standard_streams();
   // Standard output is for results.
   spdlog::default_logger()->sinks() = {std::make_shared<spdlog::sinks::stderr_color_sink_mt>()};

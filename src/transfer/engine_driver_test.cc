@@ -23,9 +23,11 @@ Clock steady() {
 }
 
 std::unique_ptr<EngineDriver> make_driver(LoopbackFabric& fabric, const std::string& name,
-                                          DriverOptions options = {}) {
+                                          DriverOptions options = {}, bool has_wait = false) {
   std::vector<std::unique_ptr<Rail>> rails;
-  for (int i = 0; i < 2; ++i) rails.push_back(fabric.make_rail({.name = name}));
+  for (int i = 0; i < 2; ++i) {
+    rails.push_back(fabric.make_rail({.name = name, .has_wait_descriptor = has_wait}));
+  }
   auto engine =
       TransferEngine::create({.name = name, .stripe_bytes = 4096}, std::move(rails), steady(), {})
           .value();
@@ -42,31 +44,28 @@ auto on_thread(EngineDriver& driver, Function function) {
   return promise.get_future().get();
 }
 
-TEST(EngineDriver, MovesBytesBetweenThreads) {
-  LoopbackFabric fabric(1, steady());
-  fabric.set_faults({.delay_max = 50us});
+/// A transfer of eight slices from one thread to another.
+void expect_transfer(EngineDriver& source, EngineDriver& target, Arrival arrival) {
   std::vector<std::byte> source_bytes(kBytes, std::byte{0x5a});
   std::vector<std::byte> target_bytes(kBytes, std::byte{0xee});
-  const auto target = make_driver(fabric, "target");
-  const auto source = make_driver(fabric, "source");
   std::promise<void> complete;
   struct There {
     Bytes address;
     Bytes region;
   };
-  const There there = on_thread(*target, [&](TransferEngine& engine) {
+  const There there = on_thread(target, [&](TransferEngine& engine) {
     const MemoryId memory = engine.add_memory({target_bytes.data(), kBytes}).value();
-    EXPECT_TRUE(engine.expect({1, 1}, 8, [&] { complete.set_value(); }).ok());
+    EXPECT_TRUE(engine.expect(arrival, 8, [&] { complete.set_value(); }).ok());
     return There{encode(engine.address()), encode(engine.grant(memory).value().descriptor)};
   });
   std::promise<TransferEnd> ended;
-  on_thread(*source, [&](TransferEngine& engine) {
+  on_thread(source, [&](TransferEngine& engine) {
     const MemoryId memory = engine.add_memory({source_bytes.data(), kBytes}).value();
     const PeerId peer = engine.add_peer("target", decode_address(there.address).value()).value();
     const TargetId region = engine.add_target(peer, decode_region(there.region).value()).value();
     const TransferId transfer =
         engine
-            .begin({.arrival = Arrival{1, 1},
+            .begin({.arrival = arrival,
                     .on_end = [&](const TransferEnd& end) { ended.set_value(end); }})
             .value();
     std::vector<WriteRange> slices;
@@ -78,6 +77,27 @@ TEST(EngineDriver, MovesBytesBetweenThreads) {
   complete.get_future().get();
   EXPECT_EQ(target_bytes, source_bytes);
   EXPECT_TRUE(ended.get_future().get().outcome.ok());
+}
+
+TEST(EngineDriver, MovesBytesBetweenThreads) {
+  LoopbackFabric fabric(1, steady());
+  fabric.set_faults({.delay_max = 50us});
+  const auto target = make_driver(fabric, "target");
+  const auto source = make_driver(fabric, "source");
+  expect_transfer(*source, *target, {1, 1});
+}
+
+TEST(EngineDriver, ASleepOnDescriptorsEndsWithAnArrivalOrACommand) {
+  LoopbackFabric fabric(1, steady());
+  const auto target = make_driver(fabric, "target", {.looks_max = 1}, true);
+  const auto source = make_driver(fabric, "source", {.looks_max = 1}, true);
+  const auto before = std::chrono::steady_clock::now();
+  for (uint16_t epoch = 1; epoch <= 200; ++epoch) {
+    expect_transfer(*source, *target, {1, epoch});
+    if (epoch % 20 == 0) std::this_thread::sleep_for(2ms);  // both fall asleep
+  }
+  // A wake-up that is lost costs a quarter of a second each.
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 5s);
 }
 
 TEST(EngineDriver, CommandsOfManyThreadsRunOnceAndInOrder) {

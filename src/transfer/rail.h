@@ -112,19 +112,20 @@ class Rail {
   virtual const RailLimits& limits() const = 0;
   /// Whether closing a registration keeps the promise of close_region(). False for shm.
   virtual bool can_fence() const = 0;
-
   /// What a peer needs for add_peer(); at most 256 bytes.
   virtual std::vector<std::byte> address() const = 0;
   /// Does not connect yet. kInvalidArgument when these are no address of this provider; adding the
   /// same address again makes another peer.
   virtual Result<RailPeerId> add_peer(std::span<const std::byte> address) = 0;
-  /// Ends every post to the peer (kUnknown, or better if it is known) and then reports
-  /// peer_closed(). The source memory of those posts is no longer read from then on. What the peer
-  /// sends is not affected: that is what fencing is for.
+  /// Ends every post to the peer (kUnknown, or better if it is known), then reports peer_closed();
+  /// the source memory of those posts is no longer read from then on. May cut what it sends (tcp).
   virtual void close_peer(RailPeerId peer) = 0;
 
   /// Several registrations of the same memory are normal: one for each peer that may write.
   virtual Result<Registration> register_memory(const MemoryBlock& memory, Access access) = 0;
+  /// Names the peer that will be told a target's key. Over tcp only the end of its connection stops
+  /// a write that has begun: close_region() loses the path to this peer, to all if none was named.
+  virtual void set_writer(RailRegionId, RailPeerId) {}
   /// Always succeeds, later: region_closed(). kTarget: if can_fence(), no byte of the memory
   /// changes any more through this key from that event on, not even by a write that had begun, and
   /// writes with it bring no immediate. kSource: takes effect at once; no post may be using it.

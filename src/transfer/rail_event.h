@@ -21,4 +21,7 @@ struct RailEvent {
   std::vector<std::byte> message;
 };
 
+/// Makes the call that the event stands for.
+void tell(const RailEvent& event, RailEvents& events);
+
 }  // namespace tandem::transfer

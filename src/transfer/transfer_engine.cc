@@ -74,8 +74,12 @@ Result<void> TransferEngine::remove_memory(MemoryId memory) {
   return touched().regions.remove_memory(memory);
 }
 
-Result<Grant> TransferEngine::grant(MemoryId memory) {
-  return touched().regions.grant(memory);
+Result<Grant> TransferEngine::grant(MemoryId memory, std::optional<PeerId> writer) {
+  Core& core = touched();
+  if (!writer.has_value()) return core.regions.grant(memory, nullptr);
+  const Peer* found = core.peers.find(*writer);
+  if (found != nullptr) return core.regions.grant(memory, found);
+  return make_error(Code::kInvalidArgument, fmt::format("there is no peer {}", writer->value));
 }
 
 void TransferEngine::revoke(GrantId grant, std::function<void(bool is_fenced)> on_closed) {

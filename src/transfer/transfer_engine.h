@@ -60,7 +60,8 @@ class TransferEngine {
   Result<void> remove_memory(MemoryId memory);
   /// Lets whoever gets the descriptor write to the memory. Make one per peer: revoking it is how a
   /// peer is fenced.
-  Result<Grant> grant(MemoryId memory);
+  /// Over tcp a fence cuts the connections with the `writer`; with all peers when none is named.
+  Result<Grant> grant(MemoryId memory, std::optional<PeerId> writer = std::nullopt);
   /// `on_closed(true)`: no write through the grant can change a byte any more, nor count. False:
   /// a rail cannot promise that (shm).
   void revoke(GrantId grant, std::function<void(bool is_fenced)> on_closed);

@@ -50,7 +50,7 @@ TEST(TransferEngineLoss, TheOtherRailTakesOverWhatALostOneDidNotDeliver) {
 TEST(TransferEngineLoss, ARailLostAtAnyTimeLeavesTheCountExact) {
   constexpr uint64_t kSlices = 60;
   uint64_t partly_arrived = 0;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     LoopbackWorld::EngineSetup setup{.rails_count = 3};
@@ -103,7 +103,7 @@ TEST(TransferEngineLoss, ARailLostAtAnyTimeLeavesTheCountExact) {
     partly_arrived +=
         counts.immediates_repeated > 0 && counts.immediates_repeated < counts.writes_repeated;
   }
-  EXPECT_GT(partly_arrived, 20u);
+  EXPECT_GT(partly_arrived, 10u);
 }
 
 TEST(TransferEngineLoss, WithoutASoleWriterADoubtfulImmediateIsAFailure) {
@@ -204,6 +204,27 @@ TEST(TransferEngineLoss, APathThatDeliversNothingIsLost) {
   EXPECT_EQ(pair.target_bytes, pair.expected);
   EXPECT_GE(pair.world.now, TimePoint{} + 1s);
   EXPECT_LE(pair.world.now, TimePoint{} + 2s);
+}
+
+TEST(TransferEngineLoss, AnEngineThatWasStoppedItselfBlamesNoPath) {
+  LoopbackWorld::EngineSetup setup;
+  setup.options.stall_max = 1s;
+  Pair pair(setup);
+  const Rail& from = pair.world.rail(*pair.source, 0);
+  const Rail& to = pair.world.rail(*pair.target, 0);
+  pair.world.fabric.set_clogged(from, to, true);
+  pair.expect({1, 1}, 1);
+  const TransferId transfer = pair.begin(Arrival{1, 1});
+  ASSERT_TRUE(pair.source->write(transfer, pair.path(), std::vector<WriteRange>{{0, 0, 100}}).ok());
+  ASSERT_TRUE(pair.source->finish(transfer).ok());
+  pair.world.run_for(100ms);
+  pair.world.now += 60s;
+  pair.source->progress();
+  pair.world.fabric.set_clogged(from, to, false);
+  ASSERT_TRUE(pair.world.run());
+  EXPECT_EQ(pair.completions, 1);
+  EXPECT_TRUE(pair.end.outcome.ok());
+  EXPECT_EQ(pair.source->counts().paths_lost, 0u);
 }
 
 TEST(TransferEngineLoss, AClosedPeerEndsItsTransfersAndIsForgotten) {

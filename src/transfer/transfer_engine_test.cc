@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include "transfer/testing/engine_pair.h"
 
@@ -107,22 +108,6 @@ TEST(TransferEngine, ImmediatesScatterAndBarrier) {
   EXPECT_EQ(std::memcmp(other_bytes.data() + 50, pair.source_bytes.data() + 40, 60), 0);
 }
 
-TEST(TransferEngine, AnOffsetBeyond32BitsIsNotNarrowed) {
-  // A loopback key with a base wraps around as addresses do; only the offset's upper half matters
-  // here: a range that would fit if it were cut to 32 bits must be refused.
-  Pair pair;
-  const TransferId transfer = pair.begin(std::nullopt);
-  const auto written = pair.source->write(
-      transfer, pair.path(), std::vector<WriteRange>{{(uint64_t{1} << 32) + 5, 0, 10}});
-  ASSERT_FALSE(written.ok());
-  EXPECT_EQ(written.error().code, Code::kInvalidArgument);
-  const uint32_t page[] = {1 << 20};
-  EXPECT_FALSE(pair.source
-                   ->write_pages(transfer, pair.path(), {.pages = page, .stride_bytes = 1 << 12},
-                                 {.pages = page, .stride_bytes = 1 << 12}, 10)
-                   .ok());
-}
-
 TEST(TransferEngine, ACallIsTakenAsAWholeOrRefused) {
   LoopbackWorld::EngineSetup setup;
   setup.options.slices_max = 4;
@@ -222,6 +207,73 @@ TEST(TransferEngine, ACallbackMaySubmitAgainAndMeetsTheLimitInsteadOfWaiting) {
   EXPECT_EQ(left, 0);
   EXPECT_GT(refused, 0);
   EXPECT_EQ(pair.source->transfers_count(), 0u);
+}
+
+// The n-th registration fails, for every n, until all succeed; a failure leaves nothing behind.
+TEST(TransferEngine, AFailedRegistrationLeavesNothingBehind) {
+  std::vector<std::byte> bytes(100);
+  for (uint32_t regions_max = 0; regions_max <= 2; ++regions_max) {
+    LoopbackWorld world(1);
+    std::vector<std::unique_ptr<Rail>> rails;
+    rails.push_back(world.fabric.make_rail({.name = "roomy"}));
+    rails.push_back(world.fabric.make_rail({.name = "scarce", .regions_max = regions_max}));
+    auto engine = TransferEngine::create({}, std::move(rails), world.clock(), nullptr).value();
+    const auto regions_count = [&](uint32_t rail) {
+      return world.fabric.regions_count(*engine->rails()[rail]);
+    };
+    const auto memory = engine->add_memory({bytes.data(), bytes.size()});
+    ASSERT_EQ(memory.ok(), regions_max >= 1);
+    EXPECT_EQ(regions_count(0), regions_max >= 1 ? 1u : 0u);
+    if (!memory.ok()) {
+      EXPECT_THAT(memory.error().what, HasSubstr("scarce"));
+      continue;
+    }
+    const auto grant = engine->grant(*memory);
+    ASSERT_EQ(grant.ok(), regions_max >= 2);
+    EXPECT_EQ(regions_count(0), regions_max >= 2 ? 2u : 1u);
+    if (grant.ok()) engine->revoke(grant->id, nullptr);
+    while (engine->progress()) {
+    }
+    EXPECT_TRUE(engine->remove_memory(*memory).ok());
+    EXPECT_EQ(regions_count(0), 0u);
+    EXPECT_EQ(regions_count(1), 0u);
+  }
+}
+
+TEST(TransferEngine, OffsetsHave64Bits) {
+  // 5 GiB of addresses of which only the touched pages become memory.
+  constexpr size_t kLarge = size_t{5} << 30;
+  const auto map = [&] {
+    void* data = mmap(nullptr, kLarge, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return data == MAP_FAILED ? nullptr : static_cast<std::byte*>(data);
+  };
+  std::byte* from = map();
+  std::byte* to = map();
+  ASSERT_TRUE(from != nullptr && to != nullptr);
+  Pair pair;
+  const MemoryId source = pair.source->add_memory({from, kLarge}).value();
+  const MemoryId target = pair.target->add_memory({to, kLarge}).value();
+  const TargetId target_id =
+      pair.source->add_target(pair.peer, pair.target->grant(target).value().descriptor).value();
+  constexpr uint64_t kFrom = (uint64_t{1} << 32) + 12345;
+  constexpr uint64_t kTo = (uint64_t{1} << 32) + (uint64_t{1} << 29) + 7;
+  for (int i = 0; i < 100; ++i) from[kFrom + i] = static_cast<std::byte>(i + 1);
+  const TransferId transfer = pair.begin(std::nullopt);
+  const uint32_t pages[] = {1 << 20};
+  ASSERT_TRUE(
+      pair.source
+          ->write_pages(
+              transfer, {source, target_id},
+              {.pages = pages, .stride_bytes = 4096, .base_offset = 12345},
+              {.pages = pages, .stride_bytes = 4096, .base_offset = (uint64_t{1} << 29) + 7}, 100)
+          .ok());
+  ASSERT_TRUE(pair.source->finish(transfer).ok());
+  ASSERT_TRUE(pair.world.run());
+  EXPECT_EQ(std::memcmp(to + kTo, from + kFrom, 100), 0);
+  EXPECT_EQ(to[kTo - (uint64_t{1} << 32)], std::byte{0});
+  munmap(from, kLarge);
+  munmap(to, kLarge);
 }
 
 TEST(TransferEngine, BadArgumentsAreErrors) {

@@ -56,9 +56,10 @@ struct TransferEnd {
 struct TransferOptions {
   /// Counted at the target once for every slice; none: nobody is told.
   std::optional<Arrival> arrival;
-  /// Only this transfer counts into that slot of its targets. Then their count tells which of the
-  /// immediates that a lost rail left unknown are missing. Otherwise the transfer fails.
-  bool is_sole_writer = true;
+  /// No other transfer counts into that slot and epoch of its targets. Then their count tells which
+  /// of the immediates that a lost rail left unknown are missing, and the transfer goes on. If this
+  /// is not so, it fails. To survive lost rails, give every writer its slot and one transfer.
+  bool is_sole_writer = false;
   std::function<void(const TransferEnd&)> on_end;
 };
 

@@ -82,8 +82,12 @@ bool TransferEngine::Core::progress() {
   shared.now = shared.clock();
   bool has_moved = false;
   for (uint32_t rail = 0; rail < shared.rails.size(); ++rail) has_moved |= poll(rail);
+  // A process that was stopped itself cannot say that its peers delivered nothing meanwhile.
+  const Duration check_period = shared.options.stall_max / kStallChecks;
+  if (shared.now - progress_at_ > check_period) peers.forgive_stalls();
+  progress_at_ = shared.now;
   if (shared.now >= stall_check_at_) {
-    stall_check_at_ = shared.now + shared.options.stall_max / kStallChecks;
+    stall_check_at_ = shared.now + check_period;
     has_moved |= peers.lose_stalled();
   }
   for (const Fencing::Answer& answer : fencing.take_answers()) {

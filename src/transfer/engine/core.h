@@ -50,6 +50,7 @@ class TransferEngine::Core {
   std::vector<RailEvent> events_;
   std::vector<std::function<void()>> due_now_;
   TimePoint stall_check_at_;
+  TimePoint progress_at_;
   bool is_in_progress_ = false;
   bool is_touched_ = false;
 };

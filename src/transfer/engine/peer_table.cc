@@ -105,6 +105,12 @@ bool PeerTable::lose_stalled() {
   return is_any;
 }
 
+void PeerTable::forgive_stalls() {
+  for (const auto& [id, peer] : peers_) {
+    for (Path& path : peer->paths) path.moved_at = shared_.now;
+  }
+}
+
 void PeerTable::close(Peer& peer) {
   peer.is_closing = true;
   const Error error = make_error(Code::kUnavailable, "the peer was closed by its owner");

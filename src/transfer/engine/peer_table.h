@@ -61,6 +61,8 @@ class PeerTable {
   void lose_rail(uint32_t rail, const Error& error);
   /// True if any was.
   bool lose_stalled();
+  /// What was under way counts as posted now.
+  void forgive_stalls();
   void close(Peer& peer);
   /// All posts of the path have ended and nothing waits for it: forgets a closing peer at the last.
   void settle(Path& path);

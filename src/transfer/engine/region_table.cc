@@ -63,7 +63,7 @@ Result<void> RegionTable::remove_memory(MemoryId id) {
   return {};
 }
 
-Result<Grant> RegionTable::grant(MemoryId memory_id) {
+Result<Grant> RegionTable::grant(MemoryId memory_id, const Peer* writer) {
   Memory* memory = find_memory(memory_id);
   if (memory == nullptr) return make_error(Code::kInvalidArgument, "there is no such memory");
   if (grants_.size() >= shared_.options.regions_max) return full_error("grants");
@@ -74,6 +74,11 @@ Result<Grant> RegionTable::grant(MemoryId memory_id) {
   for (uint32_t rail = 0; rail < registrations.size(); ++rail) {
     const RemoteKey& remote = registrations[rail].remote;
     record.rails.push_back({.registration = registrations[rail]});
+    // A rail knows only those whose path is not lost.
+    if (writer != nullptr && rail < writer->paths.size() &&
+        writer->paths[rail].state == Path::State::kOpen) {
+      shared_.rails[rail]->set_writer(registrations[rail].id, writer->paths[rail].id);
+    }
     keys_[rail][remote.key] = grant.id;
     grant.descriptor.rails.push_back(remote);
   }

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transfer/engine/peer_table.h"
 #include "transfer/engine/shared.h"
 
 namespace tandem::transfer {
@@ -33,7 +34,8 @@ class RegionTable {
   Result<void> remove_memory(MemoryId id);
   Memory* find_memory(MemoryId id);
 
-  Result<Grant> grant(MemoryId memory);
+  /// To a peer, or to whom it may concern (null).
+  Result<Grant> grant(MemoryId memory, const Peer* writer);
   void revoke(GrantId id, std::function<void(bool is_fenced)> on_closed);
 
   /// The peer must have a key for each of its `rails_count` rails.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "transfer/loopback/loopback_state.h"
 
@@ -69,7 +70,10 @@ class LoopbackRail final : public Rail {
     {
       const std::lock_guard lock(state_.mutex);
       state_.advance();
-      auto& waiting = state_.rail(index_).events;
+      State::RailState& rail = state_.rail(index_);
+      std::array<std::byte, 64> ignored;
+      if (rail.woken.has_value()) static_cast<void>(rail.woken->receive_some(ignored).ok());
+      auto& waiting = rail.events;
       const size_t count = std::min<size_t>(events_max, waiting.size());
       const auto end = waiting.begin() + static_cast<std::ptrdiff_t>(count);
       due.assign(std::move_iterator(waiting.begin()), std::move_iterator(end));
@@ -79,29 +83,18 @@ class LoopbackRail final : public Rail {
     return static_cast<uint32_t>(due.size());
   }
 
-  int wait_descriptor() const override { return -1; }
-  bool may_sleep() override { return false; }
-
- private:
-  static void tell(const RailEvent& event, RailEvents& events) {
-    switch (event.kind) {
-      case RailEvent::Kind::kPostEnded: {
-        const bool is_delivered = event.outcome == RailOutcome::kDelivered;
-        return events.post_ended(event.token, event.outcome, is_delivered ? nullptr : &event.error);
-      }
-      case RailEvent::Kind::kImmediate:
-        return events.immediate_arrived(event.immediate);
-      case RailEvent::Kind::kMessage:
-        return events.message_arrived(event.message);
-      case RailEvent::Kind::kRegionClosed:
-        return events.region_closed(event.region);
-      case RailEvent::Kind::kPeerClosed:
-        return events.peer_closed(event.peer);
-      case RailEvent::Kind::kRailFailed:
-        return events.rail_failed(event.error);
-    }
+  int wait_descriptor() const override {
+    const std::lock_guard lock(state_.mutex);
+    const auto& woken = state_.rail(index_).woken;
+    return woken.has_value() ? woken->descriptor() : -1;
+  }
+  bool may_sleep() override {
+    const std::lock_guard lock(state_.mutex);
+    state_.advance();
+    return state_.rail(index_).events.empty();
   }
 
+ private:
   State& state_;
   const LoopbackRailOptions options_;
   const State::RailIndex index_;
@@ -142,6 +135,11 @@ void LoopbackFabric::set_clogged(const Rail& source, const Rail& target, bool is
 void LoopbackFabric::set_cut(const Rail& source, const Rail& target, bool is_cut) {
   const std::lock_guard lock(state_->mutex);
   state_->set_cut(index_of(source), index_of(target), is_cut);
+}
+
+uint32_t LoopbackFabric::regions_count(const Rail& rail) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->regions_count(index_of(rail));
 }
 
 std::optional<TimePoint> LoopbackFabric::next_event() const {

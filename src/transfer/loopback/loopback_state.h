@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "io/socket.h"
 #include "transfer/loopback/loopback_fabric.h"
 #include "transfer/rail_event.h"
 
@@ -41,6 +42,8 @@ class LoopbackFabric::State {
     std::unordered_map<uint64_t, uint32_t> region_of_key;
     std::vector<Peer> peers;
     std::deque<RailEvent> events;
+    std::optional<io::Socket> wake;   // written to when there is an event, if they are wanted
+    std::optional<io::Socket> woken;  // and readable then
     uint32_t posts_count = 0;
   };
 
@@ -54,7 +57,8 @@ class LoopbackFabric::State {
   void set_clogged(RailIndex source, RailIndex target, bool is_clogged);
   void set_cut(RailIndex source, RailIndex target, bool is_cut);
 
-  Registration add_region(RailIndex rail, const MemoryBlock& memory, Access access);
+  Result<Registration> add_region(RailIndex rail, const MemoryBlock& memory, Access access);
+  uint32_t regions_count(RailIndex rail) const;
   void close_region(RailIndex rail, RailRegionId region);
   void close_peer(RailIndex rail, RailPeerId peer);
   void kill(RailIndex rail);

@@ -43,6 +43,7 @@ TransferExercise::TransferExercise(Choose choose)
     start_source(i);
     meet(*sources_[i]);
   }
+  calm_ = 1u << choose_(5);
   draw_faults();
 }
 
@@ -89,6 +90,7 @@ void TransferExercise::start_job() {
   job->arrival = {slot, ++epochs_[slot]};
   const auto transfer = source.engine->begin(
       {.arrival = job->arrival,
+       .is_sole_writer = true,
        .on_end = [this, number = job->number](const TransferEnd& end) { ended(number, end); }});
   if (!transfer.ok()) return;  // at the limit; the epoch is left out
   job->transfer = *transfer;
@@ -225,6 +227,8 @@ void TransferExercise::step() {
     start_job();
   } else if (what < 120) {
     submit_more();
+  } else if (what >= 142 || choose_(calm_) != 0) {
+    world_.step();
   } else if (what < 124) {
     cancel_job();
   } else if (what < 126) {
@@ -239,10 +243,8 @@ void TransferExercise::step() {
     disturb_link(true);
   } else if (what < 138) {
     draw_faults();
-  } else if (what < 142) {
-    world_.set_stopped(*world_.engines[choose_(1 + kSources)], choose_(2) == 0);
   } else {
-    world_.step();
+    world_.set_stopped(*world_.engines[choose_(1 + kSources)], choose_(2) == 0);
   }
   check_memory();
   check_bounds();

@@ -89,6 +89,7 @@ class TransferExercise {
   uint64_t jobs_made_ = 0;
   uint64_t grants_made_ = 0;
   uint32_t target_rails_alive_ = 0;
+  uint32_t calm_ = 1;  // one in so many troubles happens
   bool is_finishing_ = false;
   Seen seen_;
 };

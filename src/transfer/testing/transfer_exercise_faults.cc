@@ -17,7 +17,8 @@ void TransferExercise::draw_faults() {
                             .not_sent = maybe(0.01),
                             .unknown = maybe(0.02),
                             .lands_late = maybe(0.5),
-                            .late_max = 60ms});
+                            .late_max = 60ms,
+                            .message_lost = maybe(0.3)});
 }
 
 void TransferExercise::start_source(uint32_t index) {
