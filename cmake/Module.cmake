@@ -1,18 +1,22 @@
-# tandem_module(<layer> [LINK <libs>...] [TEST_LINK <libs>...])
+# tandem_module(<layer> [LINK <libs>...] [TEST_LINK <libs>...] [EXCLUDE <regex>])
 #
 # One folder is one static library `tandem_<layer>`. File names decide what a file is:
 #   x.cc        part of the library
 #   x_test.cc   part of the GoogleTest executable `<layer>_test`
 #   x_bench.cc  part of the Google Benchmark executable `<layer>_bench`
 #   x_fuzz.cc   its own libFuzzer executable `<layer>_x_fuzz` (preset fuzz only)
-# Folders below the layer (src/ops/linear) belong to the same library.
+# Folders below the layer (src/ops/linear) belong to the same library, but for the paths that EXCLUDE
+# matches.
 find_package(Threads REQUIRED)
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
 
 function(tandem_module layer)
-  cmake_parse_arguments(ARG "" "" "LINK;TEST_LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "EXCLUDE" "LINK;TEST_LINK" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  if(ARG_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "${ARG_EXCLUDE}")
+  endif()
   set(tests ${sources})
   set(benches ${sources})
   set(fuzzers ${sources})
