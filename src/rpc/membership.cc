@@ -15,6 +15,12 @@ bool is_id_character(char c) {
          c == '_' || c == '-';
 }
 
+bool is_address(const std::string& text) {
+  const auto is_visible = [](char c) { return c > ' ' && c <= '~'; };
+  return !text.empty() && text.size() <= kAddressBytesMax &&
+         std::all_of(text.begin(), text.end(), is_visible);
+}
+
 }  // namespace
 
 const char* role_name(Role role) {
@@ -36,9 +42,7 @@ Result<void> check_member(const Member& member) {
     return bad("an id has 1 to 128 letters, digits, dots, underscores and hyphens");
   }
   if (member.role != Role::kPrefill && member.role != Role::kDecode) return bad("unknown role");
-  if (member.address.empty() || member.address.size() > kAddressBytesMax) {
-    return bad("an address has 1 to 256 bytes");
-  }
+  if (!is_address(member.address)) return bad("an address is 1 to 256 visible ASCII characters");
   if (member.data_addresses.size() > kDataAddressesMax) return bad("more than 1024 data addresses");
   for (const std::string& address : member.data_addresses) {
     if (address.size() > kAddressBytesMax) return bad("a data address has more than 256 bytes");

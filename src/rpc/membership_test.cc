@@ -158,6 +158,7 @@ TEST(Member, FieldsHaveLimits) {
   EXPECT_TRUE(refused([](Member& m) { m.id = std::string(129, 'x'); }));
   EXPECT_TRUE(refused([](Member& m) { m.id = "a/b"; }));
   EXPECT_TRUE(refused([](Member& m) { m.address = ""; }));
+  EXPECT_TRUE(refused([](Member& m) { m.address = "host\xff:1"; }));
   EXPECT_TRUE(refused([](Member& m) { m.role = static_cast<Role>(3); }));
   EXPECT_TRUE(refused([](Member& m) { m.data_addresses.resize(1025); }));
   EXPECT_TRUE(refused([](Member& m) { m.data_addresses[0].resize(257); }));

@@ -1,5 +1,6 @@
 // What builds without gRPC have in the place of rpc/grpc.
 
+#include "rpc/etcd_membership.h"
 #include "rpc/grpc_channel.h"
 
 namespace tandem::rpc {
@@ -16,6 +17,11 @@ Result<Credentials> read_credentials(const CredentialFiles&) {
 }
 
 Result<GrpcChannel> open_grpc_channel(const GrpcChannelOptions&, io::Executor&, ChannelEvents&) {
+  return absent();
+}
+
+Result<std::unique_ptr<Membership>> open_etcd_membership(const EtcdOptions&, io::Executor&,
+                                                         MembershipEvents&) {
   return absent();
 }
 
