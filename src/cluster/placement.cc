@@ -13,6 +13,8 @@ const char* obstacle(Health health) {
       return nullptr;
     case Health::kDraining:
       return "is draining";
+    case Health::kSilent:
+      return "does not report";
     case Health::kDead:
       return "is not connected";
   }
@@ -56,7 +58,8 @@ class Chooser {
   Result<Placement> choose() {
     const size_t count = request_.decode_ranks.size();
     for (size_t i = 0; i < count; ++i) try_rank((i + request_.turn) % count);
-    if (best_) return *best_;
+    if (best_) return best_->placement;
+    if (best_alone_) return best_alone_->placement;
     if (count == 0) note("there is no decode worker");
     if (request_.prefill_workers.empty() && fits_somewhere_) note("there is no prefill worker");
     return make_error(fits_somewhere_ || count == 0 ? Code::kUnavailable : Code::kInvalidArgument,
@@ -82,8 +85,9 @@ class Chooser {
     }
     fits_somewhere_ = true;
     const uint64_t cost = decode_cost(request_, weights_, rank);
+    if (request_.prompt_tokens == 1) return offer(best_, {decode, std::nullopt}, cost);
     if (tokens_before_last(request_, rank.cached_tokens) == 0) {
-      return offer({decode, std::nullopt}, cost);
+      offer(best_alone_, {decode, std::nullopt}, cost);
     }
     const size_t count = request_.prefill_workers.size();
     for (size_t i = 0; i < count; ++i) try_pair(decode, (i + request_.turn) % count, cost);
@@ -96,14 +100,17 @@ class Chooser {
     if (const auto found = mismatches_.find({decode, prefill}); found != mismatches_.end()) {
       return note(worker.name + " does not match " + rank.name + " (" + *found->second + ")");
     }
-    offer({decode, prefill}, decode_cost + prefill_cost(request_, worker));
+    offer(best_, {decode, prefill}, decode_cost + prefill_cost(request_, worker));
   }
 
+  struct Offer {
+    Placement placement;
+    uint64_t cost;
+  };
+
   /// Of equals the first stays.
-  void offer(Placement placement, uint64_t cost) {
-    if (best_ && best_cost_ <= cost) return;
-    best_ = placement;
-    best_cost_ = cost;
+  static void offer(std::optional<Offer>& best, Placement placement, uint64_t cost) {
+    if (!best || cost < best->cost) best = Offer{placement, cost};
   }
 
   /// A worker that serves nobody is named once, not once for each rank.
@@ -126,8 +133,8 @@ class Chooser {
   const PlacementRequest& request_;
   const PlacementWeights& weights_;
   std::map<std::pair<size_t, size_t>, const std::string*> mismatches_;
-  std::optional<Placement> best_;
-  uint64_t best_cost_ = 0;
+  std::optional<Offer> best_;
+  std::optional<Offer> best_alone_;  ///< without a prefill worker, though the prompt is longer
   bool fits_somewhere_ = false;
   std::vector<std::string> reasons_;
 };

@@ -10,8 +10,9 @@
 
 namespace tandem::cluster {
 
-/// What speaks against giving a worker new work. Dead: not connected, or not listed.
-enum class Health : uint8_t { kServing, kDraining, kDead };
+/// What speaks against giving a worker new work. Silent: connected, but it does not say how it is.
+/// Dead: not connected, or not the life that is listed.
+enum class Health : uint8_t { kServing, kDraining, kSilent, kDead };
 
 /// A rank that generates, as the router sees it now.
 struct DecodeRank {
@@ -57,7 +58,8 @@ struct PlacementWeights {
 
 struct Placement {
   size_t decode = 0;
-  /// Nothing: the decode rank computes what is left of the prompt, at most one token.
+  /// Nothing: the prompt has one token, which the decode rank computes; or no prefill worker may
+  /// serve, and the rank is believed to have all but the last.
   std::optional<size_t> prefill;
 };
 
@@ -65,7 +67,9 @@ struct Placement {
 /// are queued before it, have to be computed or moved, requests that wait, and pages that are
 /// missing. A pure function.
 ///
-/// A prompt of one token, or one whose other tokens the decode rank has, needs no prefill worker.
+/// A rank that is believed to have the whole prompt gets a prefill worker nevertheless, as it may
+/// have evicted it; it asks only for what it does not have.
+///
 /// kUnavailable when nobody may serve it now; kInvalidArgument when it fits no decode rank even
 /// when that is empty. Both say of the workers what speaks against them.
 Result<Placement> place(const PlacementRequest& request, const PlacementWeights& weights = {});

@@ -61,7 +61,7 @@ TEST(Placement, AKnownPrefixIsWorthItsTokensInTheQueue) {
   EXPECT_EQ(cluster.place()->decode, 1u);
 }
 
-TEST(Placement, WhatTheDecodeRankHasNeedsNoPrefillWorker) {
+TEST(Placement, OnlyWhatTheDecodeRankHasGoesWithoutAPrefillWorker) {
   Cluster cluster;
   cluster.prefill_workers.clear();
   EXPECT_EQ(cluster.place().error().code, Code::kUnavailable);
@@ -70,6 +70,11 @@ TEST(Placement, WhatTheDecodeRankHasNeedsNoPrefillWorker) {
   ASSERT_TRUE(placement.ok());
   EXPECT_EQ(placement->decode, 1u);
   EXPECT_FALSE(placement->prefill.has_value());
+  // It may have evicted the prompt, so that it gets a worker where there is one.
+  cluster.prefill_workers = {{.name = "p0"}};
+  placement = cluster.place();
+  EXPECT_EQ(placement->decode, 1u);
+  EXPECT_TRUE(placement->prefill.has_value());
   cluster.decode_ranks[1].cached_tokens = 0;
   cluster.prompt_tokens = 1;
   placement = cluster.place();
@@ -170,9 +175,8 @@ bool may_decode(const Cluster& cluster, size_t decode) {
   return rank.health == Health::kServing &&
          cluster.prompt_tokens + cluster.tokens_max <= rank.pages_total * rank.page_tokens;
 }
-bool needs_prefill(const Cluster& cluster, size_t decode) {
-  return cluster.prompt_tokens > 1 &&
-         cluster.decode_ranks[decode].cached_tokens < cluster.prompt_tokens - 1;
+bool may_be_alone(const Cluster& cluster, size_t decode) {
+  return cluster.decode_ranks[decode].cached_tokens >= cluster.prompt_tokens - 1;
 }
 bool may_pair(const Cluster& cluster, size_t decode, size_t prefill) {
   for (const Mismatch& mismatch : cluster.mismatches) {
@@ -197,15 +201,15 @@ TEST(Placement, RandomClustersAreServedByThoseWhoMayAndNobodyBeatsThem) {
     std::mt19937_64 random(seed);
     const Cluster cluster = random_cluster(random);
     const auto placement = cluster.place();
-    bool possible = false;
+    bool possible_alone = false, possible_pair = false;
     for (size_t d = 0; d < cluster.decode_ranks.size(); ++d) {
       if (!may_decode(cluster, d)) continue;
-      possible |= !needs_prefill(cluster, d);
+      possible_alone |= may_be_alone(cluster, d);
       for (size_t p = 0; p < cluster.prefill_workers.size(); ++p) {
-        possible |= may_pair(cluster, d, p);
+        possible_pair |= may_pair(cluster, d, p);
       }
     }
-    ASSERT_EQ(placement.ok(), possible) << "seed " << seed;
+    ASSERT_EQ(placement.ok(), possible_alone || possible_pair) << "seed " << seed;
     if (!placement.ok()) {
       ++refused;
       continue;
@@ -213,12 +217,14 @@ TEST(Placement, RandomClustersAreServedByThoseWhoMayAndNobodyBeatsThem) {
     ++served;
     const size_t decode = placement->decode;
     ASSERT_TRUE(may_decode(cluster, decode)) << "seed " << seed;
-    ASSERT_EQ(placement->prefill.has_value(), needs_prefill(cluster, decode)) << "seed " << seed;
+    ASSERT_EQ(placement->prefill.has_value(), possible_pair && cluster.prompt_tokens > 1)
+        << "seed " << seed;
+    ASSERT_TRUE(placement->prefill || may_be_alone(cluster, decode)) << "seed " << seed;
     for (size_t d = 0; d < cluster.decode_ranks.size(); ++d) {
       if (!may_decode(cluster, d)) continue;
-      // With the same prefill worker, or as little need of one.
+      // With the same prefill worker, or without as well.
       if (placement->prefill ? !may_pair(cluster, d, *placement->prefill)
-                             : needs_prefill(cluster, d)) {
+                             : !may_be_alone(cluster, d)) {
         continue;
       }
       ASSERT_FALSE(beats(cluster.decode_ranks[d], cluster.decode_ranks[decode])) << "seed " << seed;
