@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 #include <vector>
 
 #include "io/virtual_executor.h"
@@ -26,12 +27,18 @@ struct FakeTransport final : Transport {
     std::vector<std::pair<ConnectionId, Frame>> sent;
     std::vector<std::pair<ConnectionId, Error>> closed;
     std::vector<ConnectionId> dialled;
+    std::set<ConnectionId> gone;  ///< closed or ended: nothing may be sent there
     bool is_full = false;
+    void end(ConnectionId id) {
+      gone.insert(id);
+      events->on_ended(id, make_error(Code::kUnavailable, "test"));
+    }
   };
   explicit FakeTransport(Seen& seen) : seen(seen) {}
   void start(TransportEvents& events) override { seen.events = &events; }
   void dial(ConnectionId id, const std::string&) override { seen.dialled.push_back(id); }
   Result<void> send(ConnectionId id, Frame frame) override {
+    EXPECT_FALSE(seen.gone.contains(id)) << "a frame for a connection that is no more";
     if (seen.is_full) return queue_full("peer", 1, 1);
     seen.sent.emplace_back(id, std::move(frame));
     return {};
@@ -174,6 +181,13 @@ TEST_F(ChannelCoreTest, WhoSaysNothingIsGivenUp) {
   EXPECT_GE(seen.dialled.size(), 2u);
 }
 
+TEST_F(ChannelCoreTest, WhoIsGoneAtOnceIsNotGreeted) {
+  seen.end(*seen.events->on_incoming());
+  executor.run_for(seconds(10));
+  EXPECT_EQ(seen.sent.size(), 0u);
+  EXPECT_EQ(owner.channel->status().connections, 0u);
+}
+
 TEST_F(ChannelCoreTest, ThereIsRoomForSoManyPeersOnly) {
   for (int i = 0; i < 4; ++i) come({hello("peer" + std::to_string(i))});
   EXPECT_FALSE(seen.events->on_incoming().has_value());
@@ -199,7 +213,7 @@ TEST_F(ChannelCoreTest, RandomFramesNeverHarmMoreThanTheirConnection) {
                   static_cast<uint32_t>(random() % 13), std::string(random() % 103, 'x')};
       if (random() % 3 == 0) frame = hello("peer" + std::to_string(random() % 3), random() % 3);
       seen.events->on_frame(id, frame);
-      if (random() % 10 == 0) seen.events->on_ended(id, make_error(Code::kUnavailable, "test"));
+      if (random() % 10 == 0 && !seen.gone.contains(id)) seen.end(id);
       if (owner.is_connected("peer0")) {
         (void)owner.call("peer0", "x", milliseconds(random() % 30));
       }
