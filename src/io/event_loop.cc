@@ -6,9 +6,12 @@ namespace tandem::io {
 
 void EventLoop::wake(Task& task) {
   const std::lock_guard lock(mutex_);
-  if (std::find(woken_.begin(), woken_.end(), &task) != woken_.end()) return;
-  woken_.push_back(&task);
+  queue(task);
   changed_.notify_one();
+}
+
+void EventLoop::queue(Task& task) {
+  if (std::find(woken_.begin(), woken_.end(), &task) == woken_.end()) woken_.push_back(&task);
 }
 
 void EventLoop::wake_at(Task& task, Time time) {
@@ -45,14 +48,18 @@ bool EventLoop::run_until(const std::function<bool()>& done, Time deadline) {
 Task* EventLoop::wait_for_task(Time deadline) {
   std::unique_lock lock(mutex_);
   while (!stopped_) {
-    const auto alarm = std::min_element(alarms_.begin(), alarms_.end(),
-                                        [](auto& a, auto& b) { return a.second < b.second; });
     const Time time = now();
-    // Due alarms first: a task that is woken without end must not keep another from its time.
-    if (alarm != alarms_.end() && alarm->second <= time) {
-      Task* task = alarm->first;
-      alarms_.erase(alarm);
-      return task;
+    // Those that are due queue up behind those that are woken, so that neither kind can keep the
+    // other from its turn.
+    Time next_alarm = Time::max();
+    for (auto alarm = alarms_.begin(); alarm != alarms_.end();) {
+      if (alarm->second > time) {
+        next_alarm = std::min(next_alarm, alarm->second);
+        ++alarm;
+        continue;
+      }
+      queue(*alarm->first);
+      alarm = alarms_.erase(alarm);
     }
     if (!woken_.empty()) {
       Task* task = woken_.front();
@@ -60,7 +67,7 @@ Task* EventLoop::wait_for_task(Time deadline) {
       return task;
     }
     if (deadline <= time) return nullptr;
-    const Time wake_time = alarm == alarms_.end() ? deadline : std::min(deadline, alarm->second);
+    const Time wake_time = std::min(deadline, next_alarm);
     // A wait until Time::max() would overflow in the library's conversion to another clock.
     if (wake_time == Time::max()) {
       changed_.wait(lock);

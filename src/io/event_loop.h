@@ -27,6 +27,8 @@ class EventLoop final : public Executor {
   void stop();
 
  private:
+  /// Puts it among the woken, once. Under mutex_.
+  void queue(Task& task);
   /// The next task to run, once there is one; none at the deadline or after stop().
   Task* wait_for_task(Time deadline);
 

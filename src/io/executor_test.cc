@@ -144,6 +144,30 @@ TEST(EventLoop, TimersComeNotBeforeTheirTime) {
   EXPECT_GE(called - start, milliseconds(20));
 }
 
+TEST(EventLoop, WhoIsAlwaysDueOrAlwaysWokenLeavesOthersTheirTurn) {
+  EventLoop loop;
+  struct Busy final : Task {
+    void run() override {
+      runs += 1;
+      if (wakes) {
+        loop->wake(*this);
+      } else {
+        loop->wake_at(*this, loop->now());
+      }
+    }
+    EventLoop* loop;
+    bool wakes;
+    int runs = 0;
+  } due, woken;
+  due.loop = woken.loop = &loop;
+  due.wakes = false;
+  woken.wakes = true;
+  loop.wake(due);
+  loop.wake(woken);
+  ASSERT_TRUE(
+      loop.run_until([&] { return due.runs >= 10 && woken.runs >= 10; }, loop.now() + seconds(60)));
+}
+
 TEST(EventLoop, GivesUpAtTheDeadline) {
   EventLoop loop;
   EXPECT_FALSE(loop.run_until([] { return false; }, loop.now() + milliseconds(5)));

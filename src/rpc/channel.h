@@ -30,7 +30,7 @@ struct ChannelLimits {
   size_t queue_messages_max = 4096;            ///< of one connection, not yet on their way
   size_t queue_bytes_max = size_t{32} << 20;   ///< the same in bytes; >= message_bytes_max
   size_t calls_max = 256;                      ///< unanswered, of one connection and direction
-  size_t connections_max = 256;                ///< in all
+  size_t connections_max = 256;                ///< that peers dialled; as many by connect()
 };
 
 struct ChannelTimes {
@@ -53,6 +53,7 @@ struct ChannelOptions {
 class ChannelEvents {
  public:
   virtual ~ChannelEvents() = default;
+  /// A peer that is dialled and dials itself has two connections.
   virtual void on_connected(ConnectionId connection, const Peer& peer) = 0;
   virtual void on_message(ConnectionId connection, std::string message) = 0;
   /// To be answered once by Channel::reply().

@@ -138,7 +138,8 @@ std::optional<ConnectionId> ChannelCore::on_incoming() {
   const ConnectionId id = open("", "");
   // Through the executor: the transport does not know the id before this returns.
   timers_.after({}, [this, id] {
-    if (!connections_.contains(id)) return;
+    const auto found = connections_.find(id);
+    if (found == connections_.end() || found->second.closing) return;  // it has ended by now
     send_or_close(
         id, {Frame::Kind::kHello, options_.self.generation, kProtocolVersion, options_.self.name});
   });

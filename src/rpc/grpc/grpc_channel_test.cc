@@ -174,9 +174,12 @@ TEST_F(GrpcChannelTest, ALostConnectionIsDialledAgain) {
   EXPECT_EQ(b.messages, (std::vector<std::string>{"1", "2", "3"}));
 }
 
-TEST_F(GrpcChannelTest, AReaderThatStopsHoldsTheSenderBackWithinItsQueue) {
-  GrpcTestNetwork slow;  // its loop is not run in between
-  Recorder b("b");       // ends before its loop
+/// Sends to a process whose loop does not run, until nothing more is taken or too much was; then
+/// lets it run. Returns how many messages were taken.
+size_t send_to_a_stopped_reader(ChannelOptions sender, ChannelOptions reader,
+                                const std::string& message, size_t taken_max) {
+  GrpcTestNetwork network, slow;
+  Recorder a("a"), b("b");
   const auto run_both = [&](const std::function<bool()>& done) {
     for (int i = 0; i < 10'000 && !done(); ++i) {
       slow.run_for(milliseconds(1));
@@ -184,14 +187,11 @@ TEST_F(GrpcChannelTest, AReaderThatStopsHoldsTheSenderBackWithinItsQueue) {
     }
     return done();
   };
-  network.open(a, options_of(a));
-  const std::string address = slow.open(b, options_of(b));
-  ASSERT_TRUE(a.channel->connect("b", address).ok());
-  ASSERT_TRUE(run_both([&] { return a.is_connected("b") && b.is_connected("a"); }));
-  // What the two systems and gRPC's windows hold besides the two queues: some MiB; not 200.
-  const std::string message(100'000, 'x');
+  network.open(a, sender);
+  EXPECT_TRUE(a.channel->connect("b", slow.open(b, reader)).ok());
+  EXPECT_TRUE(run_both([&] { return a.is_connected("b") && b.is_connected("a"); }));
   size_t taken = 0;
-  for (int idle = 0; taken < 2'000 && idle < 200;) {
+  for (int idle = 0; taken < taken_max && idle < 100;) {
     if (a.send("b", message).ok()) {
       taken += 1;
       idle = 0;
@@ -200,8 +200,21 @@ TEST_F(GrpcChannelTest, AReaderThatStopsHoldsTheSenderBackWithinItsQueue) {
       network.run_for(milliseconds(1));
     }
   }
-  EXPECT_LT(taken, 2'000u);
-  ASSERT_TRUE(run_both([&] { return b.messages.size() == taken; }));
+  EXPECT_TRUE(run_both([&] { return b.messages.size() == taken; }));
+  return taken;
+}
+
+TEST_F(GrpcChannelTest, AReaderThatStopsHoldsTheSenderBack) {
+  // What the two systems and gRPC's windows hold besides the queues: some MiB; not 200.
+  ChannelOptions options = options_of(a);
+  options.limits.queue_messages_max = 1'000'000;
+  const std::string large(100'000, 'x');
+  EXPECT_LT(send_to_a_stopped_reader(options, options_of(b), large, 2'000), 2'000u);
+  // The same in smaller ones, of which the number is limited.
+  options = options_of(a);
+  options.limits.queue_bytes_max = size_t{1} << 30;
+  const std::string small(4'000, 'x');
+  EXPECT_LT(send_to_a_stopped_reader(options, options_of(b), small, 50'000), 50'000u);
 }
 
 TEST_F(GrpcChannelTest, ManyConnectionsEndWithTheirChannelInAnyOrder) {
