@@ -28,6 +28,10 @@ void Prefiller::on_message(const Message& message, int64_t now_us) {
   const auto link = links_.find(message.link.value);
   if (link == links_.end()) {
     ++counters_.unknown_links;
+    const bool is_question = std::holds_alternative<Cancel>(message.body);
+    const LinkedKey asked{message.link, message.key};
+    // Of a link that was lost, nothing can start any more.
+    if (is_question && !entries_.contains(asked)) send(asked, Drained{});
     return;
   }
   link->second.heard_us = now_us;

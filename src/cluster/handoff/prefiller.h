@@ -73,9 +73,11 @@ class Prefiller {
   void on_compute_failed(LinkedKey handoff, Error error, int64_t now_us);
   void on_delivered(LinkedKey handoff, uint32_t writes);
   void on_write_failed(LinkedKey handoff, uint32_t writes, Error error, int64_t now_us);
+  /// Before the decoder knows the link.
   void on_link_up(LinkId link, int64_t now_us);
-  /// The connection ended or the decoder is gone. What is under way is drained; then nothing is
-  /// known of the link any more.
+  /// The connection ended or the decoder is gone. What is under way is drained, and nothing starts.
+  /// The link is forgotten, but for the answer to Cancel: a decoder that lives and cannot fence
+  /// waits for it.
   void on_link_lost(LinkId link);
 
   void on_timer(int64_t now_us);
