@@ -22,6 +22,7 @@
  * verify NO_FENCE
  * verify NO_FENCE EPOCHS=2 FAULTS=2 MORTAL
  * verify NO_FENCE PATIENT MORTAL
+ * verify NO_FENCE EPOCHS=2 FORGETS_LINK
  * break NO_QUARANTINE fails landing_is_held
  * break CONFIRM_BEFORE_DRAIN fails landing_is_held
  * break RELEASE_ON_SILENCE EPOCHS=2 fails landing_is_held
@@ -32,6 +33,7 @@
  * break NO_EPOCH_IN_IMMEDIATE fails failure_has_a_cause
  * break NO_CLOSING_ON_CANCEL fails request_ends_once
  * break NO_ANSWER_AFTER_FAILURE NO_FENCE fails every_page_is_free
+ * break NO_ANSWER_ON_LOST_LINK NO_FENCE FORGETS_LINK fails every_page_is_free
  * break NO_FAILED_MESSAGE NO_FENCE PATIENT MORTAL fails every_request_ended
  * break NO_FAILURE_ON_DRAINED NO_FENCE PATIENT MORTAL fails every_request_ended
  */
@@ -93,6 +95,7 @@ byte sidecar[PAGES]; /* the epoch whose digest it holds, undamaged */
 byte prefiller[EPOCHS + 1];
 byte seen[LINKS + 1]; /* largest epoch that was started or cancelled */
 bool is_dead = false;
+bool is_lost[LINKS + 1]; /* a link that only the prefiller knows to be lost */
 
 /* Links: numbers from 1. A fenced link's registration is closed for ever. */
 byte link_now = 1;
@@ -187,7 +190,8 @@ inline fail(e) {
 }
 
 /* Closes the registration: the target refuses what would land later on this link, and nobody
- * listens to what the prefiller still says there, so that it has no more part in the search. */
+ * listens to what the prefiller still says there, so that it has no more part in the search. What
+ * is counted in full goes on: the proof decides. */
 inline fence(l) {
   is_fenced[l] = true;
   seen[l] = EPOCHS;
@@ -196,8 +200,7 @@ inline fence(l) {
   :: epoch > newest -> break
   :: epoch <= newest ->
      if
-     :: link[epoch] == l && (decoder[epoch] == ARMED || decoder[epoch] == VERIFYING) ->
-        fail(epoch)
+     :: link[epoch] == l && decoder[epoch] == ARMED -> fail(epoch)
      :: else
      fi;
      if
@@ -396,13 +399,14 @@ end:
        !is_dead && START_SENT(e) && prefiller[e] != SENDING && prefiller[e] != STOPPING &&
        prefiller[e] != FAILED && writing[W(e, DATA)] == UNSENT ->
 #else
-       !is_dead && START_SENT(e) && e > seen[link[e]] ->
+       !is_dead && START_SENT(e) && e > seen[link[e]] && !is_lost[link[e]] ->
        seen[link[e]] = e;
 #endif
        prefiller[e] = SENDING
      }
   :: atomic { /* too late to start */
-       !is_dead && START_SENT(e) && prefiller[e] == NONE && e <= seen[link[e]] ->
+       !is_dead && START_SENT(e) && prefiller[e] == NONE && e <= seen[link[e]] &&
+       !is_lost[link[e]] ->
        prefiller[e] = DRAINED
      }
   :: submit(e, DATA)
@@ -415,7 +419,11 @@ end:
   :: atomic { !is_dead && prefiller[e] == SENDING && ALL_DELIVERED(e) ->
        prefiller[e] = DRAINED }
   :: atomic { /* cancelled before it was started */
+#ifdef NO_ANSWER_ON_LOST_LINK
+       !is_dead && CANCEL_SENT(e) && prefiller[e] == NONE && !is_lost[link[e]] ->
+#else
        !is_dead && CANCEL_SENT(e) && prefiller[e] == NONE ->
+#endif
 #ifndef NO_MEMORY_OF_EPOCHS
        if
        :: e > seen[link[e]] -> seen[link[e]] = e
@@ -434,6 +442,13 @@ end:
      }
   :: atomic { !is_dead && prefiller[e] == STOPPING && !IN_FLIGHT(e) ->
        prefiller[e] = DRAINED }
+#ifdef FORGETS_LINK
+  :: atomic { !is_dead && !is_lost[link[e]] && link[e] != 0 -> is_lost[link[e]] = true }
+  :: atomic {
+       !is_dead && is_lost[link[e]] && (prefiller[e] == SENDING || prefiller[e] == FAILED) ->
+       prefiller[e] = STOPPING
+     }
+#endif
   od
 }
 
