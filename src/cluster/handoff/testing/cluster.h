@@ -31,12 +31,12 @@ class Cluster {
   /// SIGKILL; another process takes its place `back_us` later.
   void kill_prefiller(size_t index, int64_t noticed_us, int64_t back_us) {
     PrefillHost* dead = alive_.at(index);
-    dead->process()->is_alive = false;
+    dead->process()->kill();
     world.timeline.after(noticed_us, [this, dead] {
       for (const auto& [id, link] : world.links) {
         if (link->prefiller != dead->process()) continue;
-        link->decoder->deliver([this, id = LinkId{id}, decoder = link->decoder] {
-          if (decoder == this->decoder().process()) {
+        link->decoder->deliver([this, id = LinkId{id}, decoder = link->decoder.get()] {
+          if (decoder == this->decoder().process().get()) {
             this->decoder().machine().on_process_gone(id, world.timeline.now_us());
           }
         });
@@ -50,7 +50,7 @@ class Cluster {
   }
   void kill_decoder(int64_t noticed_us) {
     const auto dead = decoder().process();
-    dead->is_alive = false;
+    dead->kill();
     world.timeline.after(noticed_us, [this, dead] {
       for (PrefillHost* prefiller : alive_) {
         for (const auto& [id, link] : world.links) {

@@ -39,6 +39,11 @@ class Process {
     waiting_.push_back(std::move(action));
     if (!is_stopped) run();
   }
+  /// What waits is lost too; it may hold what owns this process.
+  void kill() {
+    is_alive = false;
+    waiting_.clear();
+  }
   void resume() {
     is_stopped = false;
     run();
