@@ -93,9 +93,10 @@ void Decoder::on_message(const Message& message, int64_t now_us) {
     return;
   }
   link->second.heard_us = now_us;
-  const bool is_ours =
-      !std::holds_alternative<Start>(message.body) && !std::holds_alternative<Cancel>(message.body);
-  if (!is_ours || std::holds_alternative<Heartbeat>(message.body)) return;
+  const bool is_question = std::holds_alternative<Start>(message.body) ||
+                           std::holds_alternative<Cancel>(message.body) ||
+                           std::holds_alternative<Ask>(message.body);
+  if (is_question || std::holds_alternative<Heartbeat>(message.body)) return;
   const auto found = entries_.find(message.key);
   if (found == entries_.end() || found->second.handoff.link != message.link) {
     ++counters_.unknown_handoffs;
@@ -112,6 +113,7 @@ void Decoder::on_message(const Message& message, int64_t now_us) {
     fail(message.key, entry, failed->cause.code, failed->cause.text, now_us);
   } else if (std::holds_alternative<Accepted>(message.body) && entry.state == State::kAsked) {
     entry.state = State::kAccepted;
+    entry.resend_at_us = now_us + options_.ask_us;
   }
 }
 
@@ -125,6 +127,7 @@ void Decoder::on_drained(Key key, Entry& entry, const Drained& drained, int64_t 
     fail(key, entry, drained.cause->code, drained.cause->text, now_us);
   } else if (is_waiting(entry) && is_news) {
     entry.state = State::kAccepted;
+    entry.resend_at_us = kNever;
     entry.expires_at_us = std::min(entry.expires_at_us, now_us + options_.arrival_us);
   }
 }
@@ -307,6 +310,9 @@ void Decoder::on_entry_timer(Key key, int64_t now_us) {
     fail(key, entry, Code::kDeadlineExceeded, "time is over", now_us);
   } else if (is_unanswered && entry.state == State::kAsked) {
     send_start(entry, key, now_us);
+  } else if (is_unanswered) {
+    entry.resend_at_us = now_us + options_.ask_us;
+    send(entry, key, Ask{});
   }
 }
 
@@ -318,8 +324,7 @@ std::optional<int64_t> Decoder::next_timer_us() const {
   }
   for (const auto& [key, entry] : entries_) {
     if (entry.state == State::kVerifying) continue;
-    next = std::min(next, entry.expires_at_us);
-    if (entry.state != State::kAccepted) next = std::min(next, entry.resend_at_us);
+    next = std::min({next, entry.expires_at_us, entry.resend_at_us});
   }
   return next == kNever ? std::nullopt : std::optional(next);
 }

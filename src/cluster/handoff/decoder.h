@@ -26,6 +26,7 @@ class Decoder {
     int64_t heartbeat_us = 250'000;
     int64_t silence_us = 2'000'000;
     int64_t resend_us = 200'000;
+    int64_t ask_us = 1'000'000;
     int64_t arrival_us = 500'000;  ///< from Drained to the last count
     int64_t confirm_us = 5'000'000;
     Policy policy = Policy::kFail;
@@ -95,7 +96,7 @@ class Decoder {
     std::vector<bool> proved;   // [target ranks]
     bool is_drained = false;
     bool is_quarantined = false;
-    int64_t resend_at_us = 0;   // of Start or Cancel
+    int64_t resend_at_us = 0;   // of Start, Ask or Cancel
     int64_t expires_at_us = 0;  // deadline, arrival or confirm, by state
   };
   using Entries = std::map<Key, Entry>;

@@ -23,6 +23,7 @@ class FieldCases : public ::testing::Test {
     cluster_ = std::make_unique<Cluster>(1, shape, options, prefillers);
   }
   void TearDown() override {
+    world().tap = nullptr;  // it may see the test's variables
     EXPECT_TRUE(run_until([&] { return cluster_->is_quiet(); }, 120 * kSecond))
         << host().machine().handoffs_count() << " hand-offs are left";
     for (const std::string& finding : world().findings) ADD_FAILURE() << finding;

@@ -49,6 +49,7 @@ class Writer {
     if (drained.cause) put(*drained.cause);
   }
   void operator()(const Heartbeat&) {}
+  void operator()(const Ask&) {}
 
   std::vector<std::byte> bytes;
 
@@ -178,6 +179,9 @@ Result<Message> decode(std::span<const std::byte> bytes, const MessageLimits& li
       break;
     case 5:
       message.body = Heartbeat{};
+      break;
+    case 6:
+      message.body = Ask{};
       break;
     default:
       reader.require(false);

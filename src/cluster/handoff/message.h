@@ -61,10 +61,15 @@ struct Heartbeat {
   bool operator==(const Heartbeat&) const = default;
 };
 
+/// Decoder: has it failed or drained? Stops nothing.
+struct Ask {
+  bool operator==(const Ask&) const = default;
+};
+
 struct Message {
   LinkId link;
   Key key;
-  std::variant<Start, Cancel, Accepted, Failed, Drained, Heartbeat> body;
+  std::variant<Start, Cancel, Accepted, Failed, Drained, Heartbeat, Ask> body;
   bool operator==(const Message&) const = default;
 };
 

@@ -29,10 +29,10 @@ Start start() {
 std::vector<Message> one_of_each() {
   const LinkId link{0xfedc'ba98'7654'3210};
   const Key key{65535, 0x1234'5678'9abc'def0};
-  return {{link, key, start()},      {link, key, Cancel{}},
-          {link, key, Accepted{}},   {link, key, Failed{{Code::kInternal, "no ~ room"}}},
-          {link, key, Drained{}},    {link, key, Drained{Cause{Code::kInvalidArgument, ""}}},
-          {link, Key{}, Heartbeat{}}};
+  return {{link, key, start()},       {link, key, Cancel{}},
+          {link, key, Accepted{}},    {link, key, Failed{{Code::kInternal, "no ~ room"}}},
+          {link, key, Drained{}},     {link, key, Drained{Cause{Code::kInvalidArgument, ""}}},
+          {link, Key{}, Heartbeat{}}, {link, key, Ask{}}};
 }
 
 bool is_refused(const Message& message) {
@@ -95,7 +95,7 @@ TEST(HandoffMessage, EveryFieldHasItsLimit) {
 
 TEST(HandoffMessage, UnknownKindsCodesAndFlagsAreRefused) {
   std::vector<std::byte> bytes = encode({LinkId{1}, Key{}, Cancel{}}, kLimits);
-  bytes[0] = std::byte{6};
+  bytes[0] = std::byte{7};
   EXPECT_FALSE(decode(bytes, kLimits).ok());
   bytes = encode({LinkId{1}, Key{}, Drained{}}, kLimits);
   bytes.back() = std::byte{2};

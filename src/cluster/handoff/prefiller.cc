@@ -28,7 +28,8 @@ void Prefiller::on_message(const Message& message, int64_t now_us) {
   const auto link = links_.find(message.link.value);
   if (link == links_.end()) {
     ++counters_.unknown_links;
-    const bool is_question = std::holds_alternative<Cancel>(message.body);
+    const bool is_question =
+        std::holds_alternative<Cancel>(message.body) || std::holds_alternative<Ask>(message.body);
     const LinkedKey asked{message.link, message.key};
     // Of a link that was lost, nothing can start any more.
     if (is_question && !entries_.contains(asked)) send(asked, Drained{});
@@ -41,6 +42,8 @@ void Prefiller::on_message(const Message& message, int64_t now_us) {
     on_start(handoff, *start, link->second, now_us);
   } else if (std::holds_alternative<Cancel>(message.body)) {
     on_cancel(handoff, link->second);
+  } else if (std::holds_alternative<Ask>(message.body)) {
+    on_ask(handoff, link->second, now_us);
   }
 }
 
@@ -53,8 +56,7 @@ bool Prefiller::note_as_seen(LinkEntry& link, Key key) {
 
 void Prefiller::on_start(LinkedKey handoff, const Start& start, LinkEntry& link, int64_t now_us) {
   if (const auto known = entries_.find(handoff); known != entries_.end()) {
-    if (known->second.state == State::kSending) send(handoff, Accepted{});
-    if (known->second.state == State::kFailed) tell_failure(known, now_us);
+    tell_state(known, now_us);
     return;
   }
   if (!note_as_seen(link, handoff.key)) {
@@ -92,6 +94,20 @@ void Prefiller::on_cancel(LinkedKey handoff, LinkEntry& link) {
   if (entry->second.state == State::kStopping) return;
   ++counters_.cancelled;
   stop(entry);
+}
+
+void Prefiller::on_ask(LinkedKey handoff, const LinkEntry& link, int64_t now_us) {
+  if (const auto known = entries_.find(handoff); known != entries_.end()) {
+    tell_state(known, now_us);
+    return;
+  }
+  const auto seen = link.seen.find(handoff.key.slot);
+  if (seen != link.seen.end() && handoff.key.epoch <= seen->second) send(handoff, Drained{});
+}
+
+void Prefiller::tell_state(Entries::iterator entry, int64_t now_us) {
+  if (entry->second.state == State::kSending) send(entry->first, Accepted{});
+  if (entry->second.state == State::kFailed) tell_failure(entry, now_us);
 }
 
 void Prefiller::on_computed(LinkedKey handoff, uint32_t rank, uint32_t layer, uint32_t tokens_end,

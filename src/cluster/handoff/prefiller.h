@@ -122,6 +122,8 @@ class Prefiller {
   void send(LinkedKey handoff, decltype(Message::body) body);
   void on_start(LinkedKey handoff, const Start& start, LinkEntry& link, int64_t now_us);
   void on_cancel(LinkedKey handoff, LinkEntry& link);
+  void on_ask(LinkedKey handoff, const LinkEntry& link, int64_t now_us);
+  void tell_state(Entries::iterator entry, int64_t now_us);
   bool note_as_seen(LinkEntry& link, Key key);  // false when it was
   void submit_up_to(Entries::iterator entry, uint32_t rank, uint32_t layer, uint32_t tokens_end,
                     int64_t now_us);

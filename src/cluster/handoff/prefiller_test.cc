@@ -21,8 +21,8 @@ class Log final : public PrefillerPorts {
   std::string take() { return std::exchange(text_, ""); }
 
   void send(const Message& message) override {
-    static constexpr const char* kNames[] = {"Start",  "Cancel",  "Accepted",
-                                             "Failed", "Drained", "Heartbeat"};
+    static constexpr const char* kNames[] = {"Start",   "Cancel",    "Accepted", "Failed",
+                                             "Drained", "Heartbeat", "Ask"};
     if (std::holds_alternative<Heartbeat>(message.body)) {
       ++heartbeats;
       return;
@@ -305,6 +305,31 @@ TEST_F(PrefillerTest, OnALinkThatIsNotKnownOnlyAQuestionIsAnswered) {
   message(Accepted{}, Key{1, 1});
   EXPECT_EQ(log_.take(), "");
   EXPECT_EQ(machine_->counters().unknown_links, 4u);
+}
+
+TEST_F(PrefillerTest, AQuestionIsAnsweredAndStopsNothing) {
+  open();
+  message(Ask{});  // overtook its Start, which must still count
+  EXPECT_EQ(log_.take(), "");
+  begin();
+  message(Ask{});
+  EXPECT_EQ(log_.take(), "Accepted");
+  computed(0, 9);
+  machine_->on_delivered(kHandoff, 2);
+  log_.take();
+  message(Ask{});
+  EXPECT_EQ(log_.take(), "Drained");
+  reach_failed();
+  message(Ask{});
+  EXPECT_EQ(log_.take(), "Failed: a step failed");
+  message(Cancel{});
+  message(Ask{});
+  EXPECT_EQ(log_.take(), "") << "it still drains";
+  machine_->on_link_lost(kLink);
+  machine_->on_delivered(kHandoff, 2);
+  log_.take();
+  message(Ask{});
+  EXPECT_EQ(log_.take(), "Drained");
 }
 
 TEST_F(PrefillerTest, SendsHeartbeatsAndIgnoresWhatIsNotItsToGet) {
