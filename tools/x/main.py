@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from x import build, fuzzers, goldens, kills, packages, sources, stages
+from x import build, fuzzers, goldens, kills, models, packages, sources, stages
 from x.shell import Failed
 
 PRESETS = ("release", "debug", "asan", "tsan")
@@ -59,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("what", nargs="?", help="a file of tools/golden without .py")
     sub = verb("fuzz", lambda o: fuzzers.run_all(o.seconds), "run every fuzzer on its corpus")
     sub.add_argument("--seconds", type=int, default=30, help="per fuzzer (default 30)")
+    verb("spin", lambda _: models.check_all(), "verify the protocol models of formal/")
     sub = verb("kills", run_kills, "kill and stop ranks of `tandem serve` at random points")
     sub.add_argument("--times", type=int, default=200, help="cases (default 200)")
     sub.add_argument("--seed", type=int, help="of the first case (default: random)")

@@ -7,7 +7,7 @@ import unittest
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from x import build, fuzzers, packages, sources, tidy
+from x import build, fuzzers, models, packages, sources, tidy
 from x.shell import ROOT, Failed
 
 FUZZ_SECONDS = 10  # per fuzzer: long enough to replay the seeds and try some 100k inputs
@@ -60,6 +60,7 @@ def all_stages() -> list[Stage]:
         Stage("tidy", tidy_checkout, "./x tidy"),
         Stage("tools", test_tools, "./x tidy --self-test"),
         Stage("format", lambda: sources.format_sources(check_only=True), "./x format --check"),
+        Stage("models", models.check_all, "./x spin"),
         Stage("build release", lambda: build.build("release"), "./x build release"),
         Stage("headers", sources.check_headers, "./x headers"),
         Stage("test release", lambda: build.ctest("release"), "./x test FILTER"),
