@@ -38,6 +38,7 @@ class Writer {
     put(start.first_position);
     put_list(start.pages, [](PageId page) { return page.value; });
     put_list(start.writes, [](uint32_t count) { return count; });
+    put(start.sidecar_first);
     put(start.cache_salt);
     put(start.time_left_us);
   }
@@ -114,6 +115,7 @@ class Reader {
                                     [](uint32_t value) { return PageId{value}; });
     start.writes = take_list<uint32_t>(limits_.ranks_max, {1, UINT32_MAX},
                                        [](uint32_t value) { return value; });
+    start.sidecar_first = take<uint64_t>();
     start.cache_salt = take_text(limits_.salt_bytes_max);
     start.time_left_us = take<uint64_t>();
     return start;
