@@ -1,0 +1,134 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cluster/delivery/kv_receiver.h"
+#include "cluster/delivery/sidecar_space.h"
+#include "cluster/handoff/decoder.h"
+#include "cluster/reservation_port.h"
+#include "engine/ports.h"
+#include "io/timers.h"
+#include "kv/sidecar.h"
+
+namespace tandem::cluster {
+
+/// One decode group's side of hand-offs: turns its engine's reservations into hand-offs with
+/// prefill workers and their outcome into news for the engine. Joins the protocol
+/// (handoff::Decoder), the data plane (KvReceiver) and the engine's ports; decides nothing of what
+/// they decide. Owner's thread only.
+class DecodeGroup final : public ReservationEvents,
+                          private handoff::DecoderPorts,
+                          private KvReceiverEvents {
+ public:
+  struct Options {
+    std::string name;  ///< for messages: "d0 rank 2"
+    handoff::Decoder::Options protocol;
+    int64_t deadline_us = 60'000'000;  ///< of a hand-off, queueing and computing included
+    uint64_t link_seed = 0;            ///< of LinkIds; random per process
+  };
+  /// Sends to the prefill worker of the link. May lose it.
+  using Send = std::function<void(const handoff::Message&)>;
+  /// `import` is the engine's; `executor`, `box` and `import` outlive this.
+  DecodeGroup(Options options, engine::KvImport& import, kv::KvLayout layout,
+              std::vector<DataRank> ranks, io::Executor& executor, io::PostBox& box, Send send);
+  ~DecodeGroup() override;
+
+  const kv::KvLayout& layout() const { return receiver_.layout(); }
+
+  // Links, which the handshake makes.
+  /// Opens the group's memory for a prefill worker; `done` gets the offer to send to it.
+  void offer_link(std::string prefill_worker, LinkSource source,
+                  std::function<void(Result<LinkOffer>)> done);
+  /// The prefill worker has taken the offer.
+  void link_up(handoff::LinkId link);
+  /// The offer was not taken, or the connection has ended.
+  void link_lost(handoff::LinkId link);
+  void on_message(const handoff::Message& message);
+
+  // Requests.
+  struct Wish {
+    std::string prefill_worker;  ///< that is to compute the prompt; empty: any
+    std::string cache_salt;
+  };
+  /// Before the engine gets the request; until forget().
+  void expect(RequestId request, Wish wish);
+  /// The request has ended.
+  void forget(RequestId request);
+
+  void on_reserved(Reservation reservation) override;
+  void on_abandoned(engine::ImportId import) override;
+
+  uint32_t handoffs_count() const { return protocol_.handoffs_count(); }
+  uint32_t quarantined_pages() const { return protocol_.quarantined_pages(); }
+  const handoff::Decoder::Counters& counters() const { return protocol_.counters(); }
+
+ private:
+  struct Link {
+    std::string prefill_worker;
+    kv::KvLayout layout;  ///< of the source
+    bool is_up = false;
+    bool is_lost = false;
+  };
+  /// One hand-off's pages, from its start until nothing can land in them.
+  struct Delivery {
+    handoff::LinkId link;
+    engine::ImportId import;
+    RequestId request;
+    std::shared_ptr<const kv::TransferPlan> plan;
+    std::vector<PageId> pages;
+    uint64_t sidecar_first = 0;
+    uint32_t unarmed_ranks = 0;                    ///< Start waits for them
+    std::optional<handoff::Message> waiting_start;
+    uint32_t unproved_ranks = 0;                   ///< verdicts that are to come
+    bool is_released = false;                      ///< by the protocol
+  };
+  struct Request {
+    Wish wish;
+    uint32_t attempts = 0;  ///< hand-offs that failed
+  };
+
+  // handoff::DecoderPorts
+  void send(const handoff::Message& message) override;
+  void arm(handoff::Immediate immediate, uint32_t rank, uint32_t writes) override;
+  void drop(handoff::Immediate immediate, uint32_t rank) override;
+  void verify(handoff::Key key) override;
+  void admit(RequestId request, handoff::Key key) override;
+  void fail(RequestId request, Error error, handoff::Policy next) override;
+  void release(handoff::Key key) override;
+  void fence(handoff::LinkId link) override;
+  // KvReceiverEvents
+  void on_arrived(handoff::Immediate immediate, uint32_t rank) override;
+  void on_verdict(handoff::Key key, uint32_t rank, Result<void> verdict) override;
+  void on_fenced(handoff::LinkId link) override;
+
+  Result<void> start(const Reservation& reservation);
+  std::optional<handoff::LinkId> choose_link(const Request& request) const;
+  void on_armed(handoff::Immediate immediate);
+  void end_if_released(handoff::Key key);
+  void rearm();
+  int64_t now_us() const;
+
+  const Options options_;
+  engine::KvImport& import_;
+  io::Timers timers_;
+  const Send send_message_;
+  handoff::Decoder protocol_;
+  KvReceiver receiver_;
+  SidecarSpace sidecars_;
+  std::map<handoff::LinkId, Link> links_;
+  std::map<handoff::Key, Delivery> deliveries_;
+  std::optional<Delivery> starting_;  ///< whose key its first message tells
+  std::map<RequestId, engine::ImportId> imports_;  ///< that the engine waits for
+  std::map<uint64_t, Request> requests_;
+  std::mt19937_64 link_ids_;
+  std::optional<io::TimerId> timer_;
+};
+
+}  // namespace tandem::cluster
