@@ -30,11 +30,12 @@ uint64_t records_of(const kv::TransferPlan& plan, uint32_t ranks) {
 
 DecodeGroup::DecodeGroup(Options options, engine::KvImport& import, kv::KvLayout layout,
                          std::vector<DataRank> ranks, io::Executor& executor, io::PostBox& box,
-                         Send send)
+                         Send send, Break break_link)
     : options_(std::move(options)),
       import_(import),
       timers_(executor),
       send_message_(std::move(send)),
+      break_link_(std::move(break_link)),
       protocol_(options_.protocol, *this),
       sidecars_(ranks.front().sidecars.size()),
       receiver_(std::move(layout), std::move(ranks), box, *this),
@@ -49,6 +50,7 @@ int64_t DecodeGroup::now_us() const {
 
 /// After everything that may have changed when the protocol wants to be called.
 void DecodeGroup::rearm() {
+  break_links();
   if (timer_) timers_.cancel(*timer_);
   timer_.reset();
   const auto next = protocol_.next_timer_us();
@@ -61,6 +63,16 @@ void DecodeGroup::rearm() {
 }
 
 // Links.
+
+void DecodeGroup::break_links() {
+  std::vector<handoff::LinkId> broken;
+  for (auto& [id, link] : links_) {
+    if (!link.is_up || protocol_.is_up(id)) continue;
+    link.is_up = false;
+    broken.push_back(id);
+  }
+  for (const handoff::LinkId id : broken) break_link_(id);
+}
 
 void DecodeGroup::offer_link(std::string prefill_worker, LinkSource source,
                              std::function<void(Result<LinkOffer>)> done) {
@@ -104,7 +116,6 @@ void DecodeGroup::on_message(const handoff::Message& message) {
 }
 
 void DecodeGroup::fence(handoff::LinkId link) {
-  links_.at(link).is_up = false;
   receiver_.fence(link);
 }
 
@@ -160,6 +171,7 @@ Result<void> DecodeGroup::start(const Reservation& reservation) {
   handoff::Start start{.tokens = reservation.tokens,
                        .first_position = reservation.range.first,
                        .pages = reservation.pages,
+                       .writes = {},
                        .sidecar_first = *sidecar_first,
                        .cache_salt = request.wish.cache_salt};
   for (uint32_t rank = 0; rank < ranks; ++rank) {
@@ -170,7 +182,8 @@ Result<void> DecodeGroup::start(const Reservation& reservation) {
                        .request = reservation.request,
                        .plan = std::make_shared<const kv::TransferPlan>(std::move(plan)),
                        .pages = reservation.pages,
-                       .sidecar_first = *sidecar_first};
+                       .sidecar_first = *sidecar_first,
+                       .waiting_start = {}};
   const auto key = protocol_.start({.request = reservation.request,
                                     .link = *id,
                                     .attempt = request.attempts,

@@ -35,9 +35,12 @@ class DecodeGroup final : public ReservationEvents,
   };
   /// Sends to the prefill worker of the link. May lose it.
   using Send = std::function<void(const handoff::Message&)>;
+  /// The protocol has given the link up, though its connection may live: only another one helps.
+  using Break = std::function<void(handoff::LinkId)>;
   /// `import` is the engine's; `executor`, `box` and `import` outlive this.
   DecodeGroup(Options options, engine::KvImport& import, kv::KvLayout layout,
-              std::vector<DataRank> ranks, io::Executor& executor, io::PostBox& box, Send send);
+              std::vector<DataRank> ranks, io::Executor& executor, io::PostBox& box, Send send,
+              Break break_link);
   ~DecodeGroup() override;
 
   const kv::KvLayout& layout() const { return receiver_.layout(); }
@@ -74,7 +77,6 @@ class DecodeGroup final : public ReservationEvents,
     std::string prefill_worker;
     kv::KvLayout layout;  ///< of the source
     bool is_up = false;
-    bool is_lost = false;
   };
   /// One hand-off's pages, from its start until nothing can land in them.
   struct Delivery {
@@ -112,6 +114,7 @@ class DecodeGroup final : public ReservationEvents,
   std::optional<handoff::LinkId> choose_link(const Request& request) const;
   void on_armed(handoff::Immediate immediate);
   void end_if_released(handoff::Key key);
+  void break_links();
   void rearm();
   int64_t now_us() const;
 
@@ -119,9 +122,10 @@ class DecodeGroup final : public ReservationEvents,
   engine::KvImport& import_;
   io::Timers timers_;
   const Send send_message_;
+  const Break break_link_;
   handoff::Decoder protocol_;
-  KvReceiver receiver_;
   SidecarSpace sidecars_;
+  KvReceiver receiver_;
   std::map<handoff::LinkId, Link> links_;
   std::map<handoff::Key, Delivery> deliveries_;
   std::optional<Delivery> starting_;  ///< whose key its first message tells

@@ -10,7 +10,8 @@ DecodeWorker::DecodeWorker(Options options, std::vector<Group> groups, io::Execu
       timers_(executor),
       events_(box, [this](std::vector<engine::Event> events) { on_events(std::move(events)); }),
       reporter_(executor, options_.report_every, [this] {
-        Report report{.page_tokens = options_.self.layout.page_tokens, .draining = is_draining_};
+        Report report{.page_tokens = options_.self.layout.page_tokens, .draining = is_draining_,
+                      .groups = {}};
         for (const OneGroup& group : groups_) report.groups.push_back(group.engine->status());
         return report;
       }) {
@@ -22,7 +23,8 @@ DecodeWorker::DecodeWorker(Options options, std::vector<Group> groups, io::Execu
     groups_.push_back({group.engine, std::make_unique<DecodeGroup>(
                                          std::move(of_group), *group.imports, options_.self.layout,
                                          std::move(group.ranks), executor, box,
-                                         [this](const handoff::Message& m) { send(m); })});
+                                         [this](const handoff::Message& m) { send(m); },
+                                         [this](handoff::LinkId link) { break_link(link); })});
   }
 }
 
@@ -248,6 +250,15 @@ void DecodeWorker::send(const handoff::Message& message) {
   // May be lost: the protocol repeats it.
   static_cast<void>(channel_->send(
       link->second.connection, encode(WorkerMessage(HandoffBytes{{text, bytes.size()}}))));
+}
+
+/// Dialled again at once, which makes other links.
+void DecodeWorker::break_link(handoff::LinkId id) {
+  const auto link = links_.find(id);
+  if (link == links_.end()) return;
+  channel_->close(link->second.connection,
+                  make_error(Code::kUnavailable,
+                             options_.name + " has heard nothing for too long, or not what it asked"));
 }
 
 /// Messages of links that are lost are not heard: where those can be fenced, that alone says that

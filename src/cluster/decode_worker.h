@@ -88,6 +88,7 @@ class DecodeWorker final : public rpc::ChannelEvents, public rpc::MembershipEven
   void on_welcome(rpc::ConnectionId connection, Result<std::string> answer);
   void offer_link(rpc::ConnectionId connection, size_t group, const LinkOffer& offer);
   void send(const handoff::Message& message);
+  void break_link(handoff::LinkId link);
   void take_handoff(rpc::ConnectionId connection, const HandoffBytes& carried);
   void note_mismatch(const std::string& prefill_worker, const std::string& reason);
   void tell_mismatch(rpc::ConnectionId router, const std::string& prefill_worker,

@@ -153,11 +153,12 @@ Result<uint32_t> PrefillGroup::begin(handoff::LinkedKey handoff, const handoff::
   TANDEM_CHECK(link != links_.end(), "the protocol begins on links that are up");
   auto plan = TANDEM_TRY(this->plan(link->second, start));
   const RequestId request{++requests_made_};
-  TANDEM_TRY(engine_.client->submit({.id = request,
-                                     .prompt = start.tokens,
-                                     .cache_salt = start.cache_salt,
-                                     .kv_way = engine::KvWay::kExport},
-                                    events_));
+  engine::Request prompt;
+  prompt.id = request;
+  prompt.prompt = start.tokens;
+  prompt.cache_salt = start.cache_salt;
+  prompt.kv_way = engine::KvWay::kExport;
+  TANDEM_TRY(engine_.client->submit(std::move(prompt), events_));
   exports_[request] = {.handoff = handoff,
                        .tokens_end = static_cast<uint32_t>(start.tokens.size()) - 1};
   requests_[handoff] = request;
