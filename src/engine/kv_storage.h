@@ -12,8 +12,12 @@
 
 namespace tandem::engine {
 
-/// The K and V memory of one rank: per layer two pools of pages. Who owns which page is kv's
-/// affair; this is only where the numbers lie.
+/// The K and V memory of one rank: per layer two pools of pages, all in one block. Who owns which
+/// page is kv's affair; this is only where the numbers lie.
+///
+/// The first pool is aligned as the device's memory, the others follow without a gap: to two
+/// numbers at least, since head_dim is even. That is what the first page of a pool shares with all
+/// others, whose places are multiples of a page's bytes, so no kernel can ask for more.
 class KvStorage {
  public:
   struct Options {
@@ -30,9 +34,11 @@ class KvStorage {
   static kv::KvLayout group_layout(const model::Shard& shard, const Options& options);
 
   std::span<const ops::KvPool> pools() const { return pools_; }  ///< one per layer
+  /// K of layer 0, V of layer 0, K of layer 1 and so on.
+  std::span<std::byte> memory() { return buffer_.span<std::byte>(); }
 
  private:
-  std::vector<Buffer> buffers_;
+  Buffer buffer_;
   std::vector<ops::KvPool> pools_;
 };
 
