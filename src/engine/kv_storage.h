@@ -15,9 +15,9 @@ namespace tandem::engine {
 /// The K and V memory of one rank: per layer two pools of pages, all in one block. Who owns which
 /// page is kv's affair; this is only where the numbers lie.
 ///
-/// The first pool is aligned as the device's memory, the others follow without a gap: to two
-/// numbers at least, since head_dim is even. That is what the first page of a pool shares with all
-/// others, whose places are multiples of a page's bytes, so no kernel can ask for more.
+/// The block is aligned as the device's memory, and pools follow one another without a gap. So a
+/// pool may start where 64 does not divide its place, but always at a multiple of a page's bytes
+/// from the block's start, as every page does; a kernel that reads pages can ask for no more.
 class KvStorage {
  public:
   struct Options {
