@@ -176,9 +176,6 @@ void Courier::advance(Job& job) {
     for (uint32_t layer = 0; layer < plan.layers(); ++layer) {
       uint32_t& sent = job.sent[i * plan.layers() + layer];
       const uint32_t ready = plan.slices_ready(computed(job, link.source_rank, layer));
-      const uint32_t ready_last =
-          plan.slices_ready(computed(job, link.source_rank, plan.layers() - 1));
-      if (ready > ready_last) early_slices_ += ready - std::max(sent, ready_last);
       while (sent < ready) send(job, link, layer, sent++);
       is_complete = is_complete && sent == plan.slices_count();
     }

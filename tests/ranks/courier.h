@@ -30,8 +30,6 @@ class Courier final : public engine::StepObserver, public engine::EventSink {
   void connect(const engine::RankSet& source, const engine::RankSet& target);
 
   uint64_t arrivals() const { return arrivals_; }
-  /// Slices of a layer that were sent while later layers of the same step were not done.
-  uint64_t early_slices() const { return early_slices_; }
 
   void on_admitted(RequestId request, uint32_t cached_tokens,
                    std::span<const PageId> pages) override;
@@ -71,7 +69,6 @@ class Courier final : public engine::StepObserver, public engine::EventSink {
   std::vector<Progress> progress_;  // by source rank
   uint64_t exports_ = 0;
   std::atomic<uint64_t> arrivals_ = 0;
-  std::atomic<uint64_t> early_slices_ = 0;
   std::thread thread_;
 };
 

@@ -63,7 +63,6 @@ void expect_handed_off(const ScoredModel& model, const model::Layout& prefill,
     expect_same(serve_all(*target.set->client(), requests, {}, seed), expected, {});
   }
   EXPECT_GT(courier->arrivals(), 20u);
-  EXPECT_GT(courier->early_slices(), 0u) << "nothing was sent before its step was over";
   EXPECT_GT(target.set->client()->status().imported_tokens, 500u);
   expect_all_given_back(*source.set);
   expect_all_given_back(*target.set);
