@@ -6,6 +6,8 @@
 #include <iterator>
 #include <vector>
 
+#include "kv/sidecar.h"
+
 namespace tandem::apps {
 namespace {
 
@@ -57,6 +59,17 @@ std::vector<model::Shard> shards_of(const MemoryDemand& demand) {
   return shards;
 }
 
+/// Of one rank.
+size_t sidecar_bytes_of(const MemoryDemand& demand, const model::Shard& shard) {
+  if (!demand.receives_kv) return 0;
+  const kv::KvLayout layout =
+      engine::KvStorage::group_layout(shard, {.dtype = demand.step.kv_dtype,
+                                              .pages_count = demand.step.pages_total,
+                                              .page_tokens = demand.step.page_tokens});
+  return kv::sidecar_records_max(layout, static_cast<uint32_t>(shard.tensor_rank())) *
+         sizeof(kv::SidecarRecord);
+}
+
 void add_line(std::string& table, const std::string& name, size_t bytes,
               const std::string& note = "") {
   if (bytes == 0) return;
@@ -91,6 +104,7 @@ MemoryPlan plan_memory(const MemoryDemand& demand, const cpu::HostMemory& host) 
     plan.step.activations += step.activations;
     plan.step.logits += step.logits;
     plan.step.index += step.index;
+    plan.sidecar_bytes += sidecar_bytes_of(demand, shard);
   }
   return plan;
 }
@@ -106,6 +120,7 @@ std::string memory_table(const MemoryDemand& demand, const MemoryPlan& plan) {
            fmt::format("{} pages of {} tokens, {} a token", step.pages_total, step.page_tokens,
                        bytes_text(plan.step.kv /
                                   static_cast<size_t>(step.pages_total * step.page_tokens))));
+  add_line(table, "sidecars of kv", plan.sidecar_bytes);
   add_line(table, "activations", plan.step.activations - plan.step.logits,
            fmt::format("steps of {} tokens", step.tokens_max));
   add_line(table, "logits", plan.step.logits, fmt::format("{} rows", step.rows_max));
@@ -142,7 +157,7 @@ std::string memory_fix(const MemoryDemand& demand, const MemoryPlan& plan) {
                : fmt::format("Lower --max-num-batched-tokens (now {}) and --max-num-seqs (now {}).",
                              demand.step.tokens_max, demand.step.sequences_max);
   }
-  size_t page = 0;
+  size_t page = plan.sidecar_bytes / static_cast<size_t>(demand.step.pages_total);
   for (const model::Shard& shard : shards_of(demand)) {
     page += engine::KvStorage::bytes_per_page(shard, demand.step.kv_dtype, demand.step.page_tokens);
   }

@@ -28,23 +28,26 @@ struct MemoryDemand {
   SizeFlags size_flags = SizeFlags::kLength;
   size_t verb_bytes = 0;  ///< what the verb takes beside model and steps
   model::Layout layout;
-  int first_rank = 0;     ///< of this process
-  int ranks_count = 1;    ///< of this process, each with threads_count
-  size_t heap_bytes = 0;  ///< of each of them, to exchange with others
+  int first_rank = 0;        ///< of this process
+  int ranks_count = 1;       ///< of this process, each with threads_count
+  size_t heap_bytes = 0;     ///< of each of them, to exchange with others
+  bool receives_kv = false;  ///< other workers write K and V here, and sidecars beside them
 };
 
 /// The memory of a demand, of all ranks of this process, known from the config alone.
 struct MemoryPlan {
   model::WeightBytes weights;
   engine::StepMemory::Bytes step;
-  size_t heap_bytes = 0;  ///< what ranks exchange goes through
+  size_t heap_bytes = 0;     ///< what ranks exchange goes through
+  size_t sidecar_bytes = 0;  ///< records that prove K and V which other workers wrote
   // Estimates from above, unlike the exact numbers before them:
   size_t scratch_bytes = 0;  ///< what the ops of a step use
   size_t program_bytes = 0;  ///< code, threads, tokenizer, and what the verb itself takes
   cpu::HostMemory host;
 
   size_t needed_bytes() const {
-    return weights.total() + step.total() + heap_bytes + scratch_bytes + program_bytes;
+    return weights.total() + step.total() + heap_bytes + sidecar_bytes + scratch_bytes +
+           program_bytes;
   }
   bool fits() const { return needed_bytes() <= host.available_bytes(); }
 };

@@ -101,6 +101,31 @@ TEST_F(MemoryPlanTest, AnAdviceIsAWayOut) {
   }
 }
 
+TEST_F(MemoryPlanTest, SidecarsAreARecordPerPageLayerAndHeadOfARank) {
+  MemoryDemand d = demand({}, 4096);
+  d.layout = {.tensor_parallel = 2, .data_parallel = 2};
+  d.ranks_count = 4;
+  EXPECT_EQ(on(0, d).sidecar_bytes, 0u);
+  const size_t without = on(0, d).needed_bytes();
+  d.receives_kv = true;
+  const auto pages = static_cast<size_t>(d.step.pages_total);
+  EXPECT_EQ(on(0, d).sidecar_bytes, pages * 24 * 2 * 48 * (2 * 4)) << "four heads, in two groups";
+  EXPECT_EQ(on(0, d).needed_bytes(), without + on(0, d).sidecar_bytes);
+  EXPECT_THAT(memory_table(d, on(0, d)), HasSubstr("sidecars"));
+}
+
+TEST_F(MemoryPlanTest, AnAdviceCountsSidecars) {
+  // Pages of one token: a record weighs as much as a tenth of what it proves.
+  MemoryDemand wish = demand({.page_tokens = 1}, 262144);
+  wish.receives_kv = true;
+  const std::string advice = memory_fix(wish, on(80 * kGiB, wish));
+  MemoryDemand advised_demand =
+      demand({.page_tokens = 1, .cache_tokens = advised(advice, "--kv-cache-tokens", 0)},
+             advised(advice, "--max-model-len", 262144));
+  advised_demand.receives_kv = true;
+  EXPECT_TRUE(on(80 * kGiB, advised_demand).fits()) << advice;
+}
+
 TEST_F(MemoryPlanTest, AVerbWithoutACacheFlagIsToldTheLength) {
   MemoryDemand wish = demand({.sequences_max = 1}, 262144);
   wish.size_flags = SizeFlags::kLength;
@@ -121,6 +146,17 @@ TEST_F(MemoryPlanTest, WeightsThatDoNotFitAreSaidToBeTheReason) {
 TEST_F(MemoryPlanTest, ALargeStepIsSaidToBeTheReason) {
   const MemoryDemand d = demand({.step_tokens_max = 1 << 20}, 4096);
   EXPECT_THAT(memory_fix(d, on(64 * kGiB, d)), HasSubstr("--max-num-batched-tokens"));
+}
+
+TEST(HandoffLimits, AreAQuarterOfTheCacheOrWhatIsSaid) {
+  const engine::Limits limits{.page_tokens = 16, .pages_total = 1000};
+  const engine::Limits by_default = with_handoffs(limits, {});
+  EXPECT_EQ(by_default.leases_max, 256u);
+  EXPECT_EQ(by_default.quarantine_pages_max, 250u);
+  const engine::Limits said = with_handoffs(limits, {.leases_max = 7, .quarantine_tokens_max = 65});
+  EXPECT_EQ(said.leases_max, 7u);
+  EXPECT_EQ(said.quarantine_pages_max, 4u);
+  EXPECT_EQ(with_handoffs({.page_tokens = 16, .pages_total = 3}, {}).quarantine_pages_max, 1u);
 }
 
 TEST(BytesText, HasOneDecimalAndTheRightUnit) {

@@ -20,6 +20,25 @@ void add_engine_flags(CLI::App& verb, EngineOptions& options) {
                 "share pages between equal prompts");
 }
 
+void add_handoff_flags(CLI::App& verb, HandoffOptions& options) {
+  verb.add_option("--max-num-kv-leases", options.leases_max,
+                  "requests whose pages other workers may read or write, at a time")
+      ->check(CLI::Range(1, 1 << 20));
+  verb.add_option("--kv-quarantine-tokens", options.quarantine_tokens_max,
+                  "tokens of the KV cache that may wait until no write can land in them; more, and "
+                  "nothing is admitted; 0: a quarter of the cache");
+}
+
+engine::Limits with_handoffs(engine::Limits limits, const HandoffOptions& options) {
+  limits.leases_max = options.leases_max;
+  // Of a cache that is nearly all in quarantine nothing would be left to serve with; of a quarter
+  // the rest still holds most of what it did.
+  limits.quarantine_pages_max = options.quarantine_tokens_max == 0
+                                    ? std::max(limits.pages_total / 4, uint32_t{1})
+                                    : options.quarantine_tokens_max / limits.page_tokens;
+  return limits;
+}
+
 Result<engine::Limits> limits_of(const EngineOptions& options, const model::ModelConfig& config,
                                  uint32_t model_length_max, uint32_t tokenizer_size) {
   const uint64_t wish =

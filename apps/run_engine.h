@@ -21,6 +21,18 @@ struct EngineOptions {
   bool prefix_caching = engine::Limits{}.prefix_caching;
 };
 
+/// What bounds the pages that an engine shares with those of other workers.
+struct HandoffOptions {
+  uint32_t leases_max = 256;
+  uint32_t quarantine_tokens_max = 0;  ///< 0: a quarter of the KV cache
+};
+
+/// The flags of HandoffOptions, for workers.
+void add_handoff_flags(CLI::App& verb, HandoffOptions& options);
+
+/// `limits` of an engine that takes part in hand-offs.
+engine::Limits with_handoffs(engine::Limits limits, const HandoffOptions& options);
+
 /// The flags of EngineOptions but the queue's, which only a server has.
 void add_engine_flags(CLI::App& verb, EngineOptions& options);
 

@@ -226,7 +226,8 @@ void add_layout_flags(CLI::App& verb, LayoutOptions& options) {
 
 Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions& device,
                                  const LayoutOptions& options, const engine::Limits& limits,
-                                 std::function<void(const Error&)> on_lost) {
+                                 std::function<void(const Error&)> on_lost,
+                                 const HandoffUse& handoffs) {
   const model::ModelConfig& config = folder.files.config;
   TANDEM_TRY(check_layout(options, config));
   const auto shard = TANDEM_TRY(model::Shard::create(config, options.layout, 0));
@@ -248,6 +249,7 @@ Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions&
                                  return std::unique_ptr<Device>(TANDEM_TRY(make_device(per_rank)));
                                },
                                .make_source = [&folder]() { return open_weights(folder); },
+                               .ports = handoffs.ports,
                                .on_lost = std::move(on_lost)};
   const bool is_alone = options.layout.ranks_count() == 1;
   const size_t heap_bytes = is_alone ? 0 : TANDEM_TRY(engine::RankSet::heap_bytes(set));
@@ -260,7 +262,8 @@ Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions&
                              .layout = options.layout,
                              .first_rank = first_rank,
                              .ranks_count = ranks_count,
-                             .heap_bytes = heap_bytes}));
+                             .heap_bytes = heap_bytes,
+                             .receives_kv = handoffs.receives_kv}));
   RunningRanks running{.threads_per_rank = per_rank.threads_count};
   if (options.nodes_count > 1) {
     TANDEM_TRY(join({.address = TANDEM_TRY(io::parse_endpoint(options.address)),

@@ -57,10 +57,19 @@ struct RunningRanks {
   int threads_per_rank = 1;
 };
 
+/// What the ranks of this process do for other workers.
+struct HandoffUse {
+  bool receives_kv = false;  ///< others write K and V here
+  std::function<engine::RankSet::GroupPorts(int group)> ports = [](int) {
+    return engine::RankSet::GroupPorts{};
+  };
+};
+
 /// Meets the other processes, loads the weights, if they fit, and starts the engines. An error
 /// names the flag that does not suit the model or the others. `folder` must outlive it.
 Result<RunningRanks> start_ranks(const ModelFolder& folder, const DeviceOptions& device,
                                  const LayoutOptions& options, const engine::Limits& limits,
-                                 std::function<void(const Error&)> on_lost);
+                                 std::function<void(const Error&)> on_lost,
+                                 const HandoffUse& handoffs = {});
 
 }  // namespace tandem::apps

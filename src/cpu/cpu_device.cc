@@ -96,6 +96,10 @@ Result<std::unique_ptr<Stream>> CpuDevice::make_stream() {
   return std::unique_ptr<Stream>(new CpuStream(options_.threads_count, options_.path));
 }
 
+Result<std::unique_ptr<Stream>> CpuDevice::make_side_stream() {
+  return std::unique_ptr<Stream>(new CpuStream(1, options_.path));
+}
+
 size_t CpuDevice::bytes_available() const {
   return read_host_memory().available_bytes();
 }

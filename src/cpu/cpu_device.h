@@ -46,6 +46,7 @@ class CpuDevice final : public Device {
   size_t bytes_allocated() const { return bytes_allocated_; }
   Result<Buffer> allocate(size_t bytes) override;
   Result<std::unique_ptr<Stream>> make_stream() override;
+  Result<std::unique_ptr<Stream>> make_side_stream() override;
   size_t bytes_available() const override;
   MatrixPath path() const { return options_.path; }
   int threads_count() const { return options_.threads_count; }

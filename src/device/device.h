@@ -67,6 +67,8 @@ class Device {
   /// not enough.
   virtual Result<Buffer> allocate(size_t bytes) = 0;
   virtual Result<std::unique_ptr<Stream>> make_stream() = 0;
+  /// One for small work beside the steps: on the CPU its ops run on the calling thread alone.
+  virtual Result<std::unique_ptr<Stream>> make_side_stream() = 0;
   /// Bytes that could still be allocated now.
   virtual size_t bytes_available() const = 0;
 

@@ -1,5 +1,6 @@
 // Goal: each rule of ports.h for pages that two engines touch, by examples small enough to follow.
 // Method: one engine over the model of hashes; the test plays the other one and every network.
+// long: the rules of one header
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,12 +66,14 @@ class Notes final : public KvSource, public StepObserver {
       scheduled.push_back({step, part.tokens, {part.pages.begin(), part.pages.end()}});
     }
   }
+  void on_step_ended(uint64_t step) override { ended.push_back(step); }
   void on_layer_progress(int, uint64_t, uint32_t) override {}
 
   std::vector<Reserved> reserved;
   std::vector<ImportId> abandoned;
   std::vector<uint32_t> admitted_with;
   std::vector<Scheduled> scheduled;
+  std::vector<uint64_t> ended;
 };
 
 class Handoff : public ::testing::Test {
@@ -322,6 +325,7 @@ TEST_F(Handoff, AnExportComputesAllButTheLastTokenAndKeepsItsPages) {
   EXPECT_EQ(notes_.scheduled[1].tokens, (kv::TokenRange{4, 8}));
   EXPECT_EQ(notes_.scheduled[2].tokens, (kv::TokenRange{8, 9}));
   EXPECT_EQ(notes_.scheduled[2].step, 3u);
+  EXPECT_THAT(notes_.ended, ElementsAre(1, 2, 3));
   EXPECT_EQ(core_->cache_stats().pages_leased, 3u);
 
   // All that is free goes to others, and they may read but not take what is leased.
@@ -338,6 +342,14 @@ TEST_F(Handoff, AnExportComputesAllButTheLastTokenAndKeepsItsPages) {
   core_->delivered({0});
   core_->step();
   EXPECT_EQ(core_->cache_stats().pages_used, 0u);
+}
+
+TEST_F(Handoff, AStepForOthersThatFailsEndsToo) {
+  accept(0, KvWay::kExport);
+  runner_->fault = [] { return HashRunner::Fault::kStepFails; };
+  run();
+  EXPECT_EQ(finish_of(0), FinishReason::kError);
+  EXPECT_THAT(notes_.ended, ElementsAre(1));
 }
 
 TEST_F(Handoff, AnExportOfWhatIsCachedTakesNoStep) {

@@ -1,21 +1,25 @@
 #include "engine/kv_storage.h"
 
+#include <utility>
+
 namespace tandem::engine {
 
 Result<KvStorage> KvStorage::create(Device& device, const model::Shard& shard,
                                     const Options& options) {
   const std::array<int64_t, 4> shape{options.pages_count, shard.kv_heads.count(),
                                      options.page_tokens, shard.config.head_dim};
-  const size_t bytes =
+  const size_t pool_bytes =
       static_cast<size_t>(shape[0] * shape[1] * shape[2] * shape[3]) * dtype_bytes(options.dtype);
+  const auto layers = static_cast<size_t>(shard.config.layers_count);
   KvStorage storage;
-  for (int64_t layer = 0; layer < shard.config.layers_count; ++layer) {
-    AnyTensor kv[2];
-    for (AnyTensor& tensor : kv) {
-      storage.buffers_.push_back(TANDEM_TRY(device.allocate(bytes)));
-      tensor = {storage.buffers_.back().data(), options.dtype, 4, shape};
-    }
-    storage.pools_.push_back({.k = kv[0], .v = kv[1]});
+  storage.buffer_ = TANDEM_TRY(device.allocate(2 * layers * pool_bytes));
+  std::byte* next = storage.memory().data();
+  const auto next_pool = [&] {
+    return AnyTensor{std::exchange(next, next + pool_bytes), options.dtype, 4, shape};
+  };
+  for (size_t layer = 0; layer < layers; ++layer) {
+    const AnyTensor k = next_pool();
+    storage.pools_.push_back({.k = k, .v = next_pool()});
   }
   return storage;
 }

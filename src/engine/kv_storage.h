@@ -12,8 +12,12 @@
 
 namespace tandem::engine {
 
-/// The K and V memory of one rank: per layer two pools of pages. Who owns which page is kv's
-/// affair; this is only where the numbers lie.
+/// The K and V memory of one rank: per layer two pools of pages, all in one block. Who owns which
+/// page is kv's affair; this is only where the numbers lie.
+///
+/// The block is aligned as the device's memory, and pools follow one another without a gap. So a
+/// pool may start where 64 does not divide its place, but always at a multiple of a page's bytes
+/// from the block's start, as every page does; a kernel that reads pages can ask for no more.
 class KvStorage {
  public:
   struct Options {
@@ -30,9 +34,11 @@ class KvStorage {
   static kv::KvLayout group_layout(const model::Shard& shard, const Options& options);
 
   std::span<const ops::KvPool> pools() const { return pools_; }  ///< one per layer
+  /// K of layer 0, V of layer 0, K of layer 1 and so on.
+  std::span<std::byte> memory() { return buffer_.span<std::byte>(); }
 
  private:
-  std::vector<Buffer> buffers_;
+  Buffer buffer_;
   std::vector<ops::KvPool> pools_;
 };
 

@@ -48,6 +48,7 @@ class ModelRunner final : public StepRunner {
   Stream& stream() { return *stream_; }
   /// One per layer. Others may write pages that await K and V, and read those that are exported.
   std::span<const ops::KvPool> kv_pools() const { return memory_.kv.pools(); }
+  KvStorage& kv_storage() { return memory_.kv; }
   /// Of this rank's tensor-parallel group.
   kv::KvLayout kv_layout() const;
   /// `step * layers + layer` of the last K and V that this rank has written, and all before them.

@@ -68,8 +68,8 @@ struct ScheduledTokens {
   std::span<const PageId> pages;  ///< from the one with position 0 on; valid until delivered()
 };
 
-/// Who sends K and V as they are computed. The first two are called on the engine's thread, the
-/// third on the thread that watches a rank's progress.
+/// Who sends K and V as they are computed. Called on the engine's thread, but for
+/// on_layer_progress, which comes from the thread that watches the ranks (progress_watch.h).
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
@@ -79,6 +79,8 @@ class StepObserver {
                            std::span<const PageId> pages) = 0;
   /// Before step `step` runs; steps count from 1. Only if it computes for others.
   virtual void on_scheduled(uint64_t step, std::span<const ScheduledTokens> parts) = 0;
+  /// That step is over, in whichever way: nothing more of it will be written.
+  virtual void on_step_ended(uint64_t /*step*/) {}
   /// A rank has written K and V of layers [0, layer] of this step, and of all steps before it.
   /// Values may be skipped.
   virtual void on_layer_progress(int rank, uint64_t step, uint32_t layer) = 0;

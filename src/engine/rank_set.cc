@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "engine/group_runner.h"
+#include "engine/storage_kv_rank.h"
 #include "engine/validate.h"
 
 namespace tandem::engine {
@@ -29,6 +30,7 @@ struct RankSet::Rank {
   std::unique_ptr<model::Qwen3> model;
   std::unique_ptr<RankPeers> peers;  // of one of several
   std::unique_ptr<ModelRunner> runner;
+  std::unique_ptr<StorageKvRank> kv;
   std::unique_ptr<GroupRunner> group;  // of a leader
   std::thread follower;                // of a follower
 
@@ -64,6 +66,7 @@ Result<void> RankSet::Rank::create(const RankSet& set) {
                           {.limits = options.limits,
                            .kv_dtype = options.compute,
                            .comm = peers == nullptr ? nullptr : &peers->links().comm()}));
+  kv = TANDEM_TRY(StorageKvRank::create(*device, runner->kv_storage()));
   if (peers == nullptr) return {};
   spdlog::info("rank_ready rank={} ms={}", member.rank, ms_since(start));
   TANDEM_TRY(peers->start_balancing());
@@ -105,36 +108,89 @@ Result<std::unique_ptr<RankSet>> RankSet::create(Options options, std::vector<Me
   }
   for (std::thread& thread : threads) thread.join();
   for (const Result<void>& result : results) TANDEM_TRY(result);
-  for (auto& rank : set->ranks_) TANDEM_TRY(set->start(*rank));
+  set->find_groups();
+  set->watch_progress();
+  // In the order of their numbers, leaders as followers.
+  auto group = set->groups_.begin();
+  for (auto& rank : set->ranks_) {
+    if (!rank->leads()) {
+      set->start_follower(*rank);
+    } else {
+      TANDEM_TRY(set->start_engine(*rank, *group++));
+    }
+  }
   std::vector<EngineClient*> clients;
   for (auto& engine : set->engines_) clients.push_back(engine.get());
   set->router_ = std::make_unique<EngineRouter>(std::move(clients));
   return set;
 }
 
-Result<void> RankSet::start(Rank& rank) {
-  if (!rank.leads()) {
-    rank.follower = std::thread([this, &rank] {
-      const Result<void> followed = follow(*rank.runner, *rank.peers, options_.limits);
-      if (followed.ok()) {
-        rank.member.leave();
-      } else {
-        rank.member.fail(followed.error().what);
-      }
-      end(followed.ok() ? nullptr : &followed.error());
-    });
-    const std::string name = fmt::format("rank-{}", rank.member.rank);
-    pthread_setname_np(rank.follower.native_handle(), name.c_str());
-    return {};
+/// One for each rank that leads, in the order of the ranks.
+void RankSet::find_groups() {
+  const int group_ranks = options_.layout.tensor_parallel;
+  for (const auto& leader : ranks_) {
+    if (!leader->leads()) continue;
+    Group group{.index = leader->member.rank / group_ranks, .layout = leader->runner->kv_layout()};
+    group.ranks.resize(static_cast<size_t>(group_ranks));
+    for (const auto& rank : ranks_) {
+      if (rank->member.rank / group_ranks != group.index) continue;
+      group.ranks[static_cast<size_t>(rank->member.rank % group_ranks)] = rank->kv.get();
+    }
+    ports_.push_back(options_.ports(group.index));
+    groups_.push_back(std::move(group));
   }
-  Engine::Options engine{.limits = options_.limits,
-                         .on_lost = [this](const Error& error) { end(&error); }};
-  if (rank.group == nullptr) {
-    engines_.push_back(TANDEM_TRY(Engine::create(engine, *rank.runner)));
-    return {};
+}
+
+/// Puts a watch in front of the groups' observers.
+void RankSet::watch_progress() {
+  const int group_ranks = options_.layout.tensor_parallel;
+  std::vector<ProgressWatch::Group> watched;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    if (ports_[i].observer == nullptr) continue;
+    ProgressWatch::Group& group = watched.emplace_back();
+    group.observer = ports_[i].observer;
+    group.layers = groups_[i].layout.layers;
+    group.ranks.resize(groups_[i].ranks.size());
+    for (const auto& rank : ranks_) {
+      if (rank->member.rank / group_ranks != groups_[i].index) continue;
+      group.ranks[static_cast<size_t>(rank->member.rank % group_ranks)] =
+          [runner = rank->runner.get()] { return runner->layer_progress(); };
+    }
   }
-  engine.standby = rank.group.get();
-  engines_.push_back(TANDEM_TRY(Engine::create(engine, *rank.group)));
+  if (watched.empty()) return;
+  watch_ = std::make_unique<ProgressWatch>(std::move(watched));
+  size_t next = 0;
+  for (GroupPorts& ports : ports_) {
+    if (ports.observer != nullptr) ports.observer = &watch_->observer(next++);
+  }
+}
+
+void RankSet::start_follower(Rank& rank) {
+  rank.follower = std::thread([this, &rank] {
+    const Result<void> followed = follow(*rank.runner, *rank.peers, options_.limits);
+    if (followed.ok()) {
+      rank.member.leave();
+    } else {
+      rank.member.fail(followed.error().what);
+    }
+    end(followed.ok() ? nullptr : &followed.error());
+  });
+  const std::string name = fmt::format("rank-{}", rank.member.rank);
+  pthread_setname_np(rank.follower.native_handle(), name.c_str());
+}
+
+Result<void> RankSet::start_engine(Rank& rank, Group& group) {
+  const GroupPorts& ports = ports_[static_cast<size_t>(&group - groups_.data())];
+  StepRunner* runner = rank.runner.get();
+  if (rank.group != nullptr) runner = rank.group.get();
+  engines_.push_back(
+      TANDEM_TRY(Engine::create({.limits = options_.limits,
+                                 .standby = rank.group.get(),
+                                 .on_lost = [this](const Error& error) { end(&error); },
+                                 .source = ports.source,
+                                 .observer = ports.observer},
+                                *runner)));
+  group.engine = engines_.back().get();
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 #include "engine/engine.h"
 #include "engine/engine_router.h"
 #include "engine/expert_balancer.h"
+#include "engine/kv_rank.h"
+#include "engine/progress_watch.h"
 #include "model/qwen3.h"
 #include "model/weight_source.h"
 
@@ -34,6 +37,11 @@ class RankSet {
     /// comm/regroup.h: how it goes on without others; none: it cannot. Ends `heap`.
     std::function<Result<comm::Regrouped>(const std::string& brings)> regroup;
   };
+  /// Who moves the K and V of a data-parallel group; outlives the set.
+  struct GroupPorts {
+    KvSource* source = nullptr;        ///< where requests with KvWay::kImport may come
+    StepObserver* observer = nullptr;  ///< where requests with KvWay::kExport may come
+  };
   struct Options {
     model::ModelConfig config;
     model::Layout layout;
@@ -43,6 +51,8 @@ class RankSet {
     /// Called once per rank, on its thread, at the same time as for others.
     std::function<Result<std::unique_ptr<Device>>()> make_device;
     std::function<Result<std::unique_ptr<model::WeightSource>>()> make_source;
+    /// Called once per data-parallel group that is led in this process, by its number.
+    std::function<GroupPorts(int group)> ports = [](int) { return GroupPorts{}; };
     /// Called once, on some thread, when no rank of this process can go on; not while
     /// the set is destroyed.
     std::function<void(const Error&)> on_lost = [](const Error&) {};
@@ -57,6 +67,15 @@ class RankSet {
 
   /// All engines of this process; none where every rank follows.
   EngineClient* client() { return engines_.empty() ? nullptr : &*router_; }
+  /// A data-parallel group that is led in this process. All of it lives as long as the set; when
+  /// that ends, nobody may touch K and V any more.
+  struct Group {
+    int index = 0;               ///< among the groups with which the layout started
+    Engine* engine = nullptr;    ///< requests of this group alone, and its ports
+    kv::KvLayout layout;         ///< of its K and V
+    std::vector<KvRank*> ranks;  ///< by tensor-parallel rank; null: it is in another process
+  };
+  std::span<const Group> groups() const { return groups_; }
   /// RankPeers::balance_status of every rank of this process, in their order; none of a rank alone.
   /// On any thread.
   std::vector<BalanceStatus> balance_status() const;
@@ -67,7 +86,10 @@ class RankSet {
 
  private:
   explicit RankSet(Options options);
-  Result<void> start(Rank& rank);
+  void find_groups();
+  void watch_progress();
+  Result<void> start_engine(Rank& rank, Group& group);
+  void start_follower(Rank& rank);
   bool is_ending_of(const Member& member) const;
   void end(const Error* error);
 
@@ -77,6 +99,9 @@ class RankSet {
   size_t ended_count_ = 0;     // guarded by mutex_: ranks of this process
   std::optional<Error> lost_;  // guarded by mutex_: why the first of them ended
   std::vector<std::unique_ptr<Rank>> ranks_;
+  std::vector<Group> groups_;
+  std::vector<GroupPorts> ports_;         // of each of groups_
+  std::unique_ptr<ProgressWatch> watch_;  // where a group has an observer
   std::vector<std::unique_ptr<Engine>> engines_;
   std::unique_ptr<EngineRouter> router_;
 };

@@ -28,7 +28,9 @@ Result<void> EngineCore::run_step() {
   }
   ++counters_.steps;
   tell_observer();
-  return runner_.run(counters_.steps, items_, std::span(sampled_).first(samples_count));
+  const auto ran = runner_.run(counters_.steps, items_, std::span(sampled_).first(samples_count));
+  if (!exported_.empty()) options_.observer->on_step_ended(counters_.steps);
+  return ran;
 }
 
 void EngineCore::tell_observer() {

@@ -28,6 +28,10 @@ Result<void> check_record(const SidecarRecord& arrived, const SidecarRecord& exp
   return {};
 }
 
+uint64_t sidecar_records_max(const KvLayout& target, uint32_t rank) {
+  return uint64_t{target.pages_total} * target.layers * 2 * target.rank_heads[rank].count();
+}
+
 uint64_t SidecarMap::block_first(uint32_t link, uint32_t layer) const {
   const auto links = plan_.links();
   TANDEM_CHECK(link < links.size() && layer < plan_.layers(), "a link and a layer of the plan");

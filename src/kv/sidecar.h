@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/result.h"
+#include "kv/kv_layout.h"
 #include "kv/transfer_plan.h"
 
 namespace tandem::kv {
@@ -34,6 +35,10 @@ struct SidecarPlace {
 /// transfer failed, and its pages must not be read.
 Result<void> check_record(const SidecarRecord& arrived, const SidecarRecord& expected,
                           const SidecarPlace& place);
+
+/// Records that a target rank may need at a time: of each page, layer and K|V one per link, of
+/// which it has at most as many as heads.
+uint64_t sidecar_records_max(const KvLayout& target, uint32_t rank);
 
 /// Where the records of a target rank lie: [links of the rank][layer][K|V][slice], dense, so that
 /// those of a (link, layer) are one write.

@@ -48,6 +48,11 @@ TEST(Sidecar, BlocksTileTheMemoryOfARank) {
   const TransferPlan plan =
       testing::plan_of(testing::layout_of(4, 4, 16), testing::layout_of(4, 2, 32), {32, 101});
   const SidecarMap map(plan);
+  // All 101 tokens of a target with no more than the four pages that hold them.
+  KvLayout full = testing::layout_of(4, 2, 32);
+  full.pages_total = 4;
+  const TransferPlan all = testing::plan_of(testing::layout_of(4, 4, 16), full, {0, 101});
+  EXPECT_EQ(SidecarMap(all).records_count(1), sidecar_records_max(full, 1));
   ASSERT_EQ(plan.links().size(), 4u);
   EXPECT_EQ(map.block_records(), 2u * 3);
   for (uint32_t rank : {0u, 1u}) {

@@ -131,6 +131,11 @@ ThreadRanks ThreadRanks::start(const ScoredModel& model, const model::Layout& la
                                const engine::BalanceLimits& balance) {
   engine::RankSet::Options options = set_options(model, layout);
   options.balance = balance;
+  return start(options);
+}
+
+ThreadRanks ThreadRanks::start(const engine::RankSet::Options& options) {
+  const model::Layout& layout = options.layout;
   ThreadRanks ranks;
   ranks.group =
       comm::ThreadGroup::create({.ranks_count = layout.ranks_count(),

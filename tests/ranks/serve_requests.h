@@ -33,6 +33,7 @@ struct ThreadRanks {
   static ThreadRanks start(const ScoredModel& model, const model::Layout& layout,
                            const engine::BalanceLimits& balance = {.window_steps = 1,
                                                                    .interval_steps = 1});
+  static ThreadRanks start(const engine::RankSet::Options& options);
 
   /// Whether the rank's thread is done, in whichever way.
   bool has_left(int rank) const { return left[static_cast<size_t>(rank)]; }
