@@ -4,17 +4,18 @@
 
 namespace tandem::cluster {
 
-DecodeWorker::DecodeWorker(Options options, std::vector<Group> groups, io::Executor& executor,
-                           io::PostBox& box)
+DecodeWorker::DecodeWorker(Options options, std::vector<Group> groups, EventPort& events,
+                           io::Executor& executor, io::PostBox& box)
     : options_(std::move(options)),
       timers_(executor),
-      events_(box, [this](std::vector<engine::Event> events) { on_events(std::move(events)); }),
+      events_(events),
       reporter_(executor, options_.report_every, [this] {
         Report report{.page_tokens = options_.self.layout.page_tokens, .draining = is_draining_,
                       .groups = {}};
         for (const OneGroup& group : groups_) report.groups.push_back(group.engine->status());
         return report;
       }) {
+  events_.connect([this](std::vector<engine::Event> told) { on_events(std::move(told)); });
   for (Group& group : groups) {
     DecodeGroup::Options of_group = options_.group;
     of_group.name = options_.name;

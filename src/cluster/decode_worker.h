@@ -36,9 +36,9 @@ class DecodeWorker final : public rpc::ChannelEvents, public rpc::MembershipEven
     engine::KvImport* imports = nullptr;
     std::vector<DataRank> ranks;  ///< of its tensor-parallel group
   };
-  /// `executor`, `box` and the engines outlive this.
-  DecodeWorker(Options options, std::vector<Group> groups, io::Executor& executor,
-               io::PostBox& box);
+  /// `events` is of all groups. It, `executor`, `box` and the engines outlive this.
+  DecodeWorker(Options options, std::vector<Group> groups, EventPort& events,
+               io::Executor& executor, io::PostBox& box);
 
   /// Before anything comes in: `channel` reports its events to this worker, and outlives it.
   void start(rpc::Channel& channel);
@@ -96,7 +96,7 @@ class DecodeWorker final : public rpc::ChannelEvents, public rpc::MembershipEven
 
   const Options options_;
   io::Timers timers_;
-  EventPort events_;
+  EventPort& events_;
   std::vector<OneGroup> groups_;
   rpc::Channel* channel_ = nullptr;
   Reporter reporter_;

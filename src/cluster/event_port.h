@@ -11,12 +11,15 @@
 
 namespace tandem::cluster {
 
-/// Carries an engine's events to the cluster's thread, in order.
+/// Carries an engine's events to the cluster's thread, in order. Made before the engines, which it
+/// outlives, as they tell the ends of what lives when they end.
 class EventPort final : public engine::EventSink {
  public:
   using Receive = std::function<void(std::vector<engine::Event>)>;
-  /// `box` outlives this, and this the engine.
-  EventPort(io::PostBox& box, Receive receive) : box_(box), receive_(std::move(receive)) {}
+  /// `box` outlives this.
+  explicit EventPort(io::PostBox& box) : box_(box) {}
+  /// Owner's thread, before the first request.
+  void connect(Receive receive) { receive_ = std::move(receive); }
 
   void on_events(std::span<engine::Event> events) override {
     std::vector<engine::Event> moved(std::move_iterator(events.begin()),
@@ -26,7 +29,7 @@ class EventPort final : public engine::EventSink {
 
  private:
   io::PostBox& box_;
-  const Receive receive_;
+  Receive receive_;
 };
 
 }  // namespace tandem::cluster

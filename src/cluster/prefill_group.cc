@@ -23,9 +23,11 @@ PrefillGroup::PrefillGroup(handoff::Prefiller::Options protocol, Engine engine, 
       timers_(executor),
       send_message_(std::move(send)),
       break_link_(std::move(break_link)),
-      events_(box, [this](std::vector<engine::Event> events) { on_events(std::move(events)); }),
       protocol_(fitted(protocol, layout_), *this),
-      sender_(std::move(layout), std::move(ranks), box, *this) {}
+      sender_(std::move(layout), std::move(ranks), box, *this) {
+  engine_.events->connect(
+      [this](std::vector<engine::Event> events) { on_events(std::move(events)); });
+}
 
 PrefillGroup::~PrefillGroup() = default;
 
@@ -158,7 +160,7 @@ Result<uint32_t> PrefillGroup::begin(handoff::LinkedKey handoff, const handoff::
   prompt.prompt = start.tokens;
   prompt.cache_salt = start.cache_salt;
   prompt.kv_way = engine::KvWay::kExport;
-  TANDEM_TRY(engine_.client->submit(std::move(prompt), events_));
+  TANDEM_TRY(engine_.client->submit(std::move(prompt), *engine_.events));
   exports_[request] = {.handoff = handoff,
                        .tokens_end = static_cast<uint32_t>(start.tokens.size()) - 1};
   requests_[handoff] = request;

@@ -34,8 +34,9 @@ class PrefillGroup final : public ExportEvents,
   struct Engine {
     engine::EngineClient* client = nullptr;
     engine::KvExport* exports = nullptr;
+    EventPort* events = nullptr;
   };
-  /// The engine is used for nothing else; it, `executor` and `box` outlive this. `protocol` gets
+  /// The engine is used for nothing else; what it points to, `executor` and `box` outlive this. `protocol` gets
   /// its ranks and layers from the layout.
   PrefillGroup(handoff::Prefiller::Options protocol, Engine engine, kv::KvLayout layout,
                std::vector<DataRank> ranks, io::Executor& executor, io::PostBox& box, Send send,
@@ -105,7 +106,6 @@ class PrefillGroup final : public ExportEvents,
   io::Timers timers_;
   const Send send_message_;
   const Break break_link_;
-  EventPort events_;
   handoff::Prefiller protocol_;
   KvSender sender_;
   std::map<handoff::LinkId, Link> links_;
