@@ -4,6 +4,7 @@
 #include <limits>
 #include <random>
 
+#include "apps/number_flags.h"
 #include "engine/validate.h"
 
 namespace tandem::apps {
@@ -18,6 +19,12 @@ void add_engine_flags(CLI::App& verb, EngineOptions& options) {
                   "tokens the KV cache holds; 0: up to four sequences of full length");
   verb.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", options.prefix_caching,
                 "share pages between equal prompts");
+}
+
+void add_queue_flags(CLI::App& verb, EngineOptions& options) {
+  verb.add_option("--max-num-queued-reqs", options.queue_requests_max, "requests that may wait");
+  verb.add_option("--max-num-queued-tokens", options.queue_tokens_max, "prompt tokens of those")
+      ->check(unsigned_64());
 }
 
 void add_handoff_flags(CLI::App& verb, HandoffOptions& options) {

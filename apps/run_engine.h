@@ -36,6 +36,9 @@ engine::Limits with_handoffs(engine::Limits limits, const HandoffOptions& option
 /// The flags of EngineOptions but the queue's, which only a server has.
 void add_engine_flags(CLI::App& verb, EngineOptions& options);
 
+/// The queue's.
+void add_queue_flags(CLI::App& verb, EngineOptions& options);
+
 /// The limits of an engine for a model of this shape; an error names the flag that is wrong.
 /// `tokenizer_size` is 0 where no token will be sampled.
 Result<engine::Limits> limits_of(const EngineOptions& options, const model::ModelConfig& config,

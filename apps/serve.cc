@@ -10,7 +10,6 @@
 #include <mutex>
 #include <optional>
 
-#include "apps/number_flags.h"
 #include "apps/run_engine.h"
 #include "apps/run_ranks.h"
 #include "apps/sampling_flags.h"
@@ -184,11 +183,7 @@ Verb add_serve(CLI::App& app) {
           ""));
   verb->add_option("--port", options->port, "port; 0: any free one")->check(CLI::Range(0, 65535));
   verb->add_option("--served-model-name", options->names, "name in the API (repeatable)");
-  verb->add_option("--max-num-queued-reqs", options->engine.queue_requests_max,
-                   "requests that may wait");
-  verb->add_option("--max-num-queued-tokens", options->engine.queue_tokens_max,
-                   "prompt tokens of those")
-      ->check(unsigned_64());
+  add_queue_flags(*verb, options->engine);
   verb->add_option("--write-timeout", options->write_timeout_s,
                    "seconds after which a client that reads nothing of its answer is cut off")
       ->check(CLI::Range(1, 3600));

@@ -125,6 +125,7 @@ TEST_F(SupervisorTest, EndsOneAfterTheOther) {
   std::vector<std::string> byes = lines();
   std::erase_if(byes, [](const std::string& line) { return !line.ends_with("bye"); });
   EXPECT_THAT(byes, ElementsAre("d0: bye", "d1: bye", "p0: bye"));
+  EXPECT_EQ(lines().size(), 6u) << "that they end as they are told is no news";
 }
 
 TEST_F(SupervisorTest, KillsWhatDoesNotEndInTime) {

@@ -1,0 +1,126 @@
+#include "apps/launch.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "io/host.h"
+#include "io/socket.h"
+
+namespace tandem::apps {
+namespace {
+
+constexpr const char* kHost = "127.0.0.1";
+
+/// Flags of `serve` that a worker takes as they are.
+constexpr const char* kPassedOn[] = {"--model",
+                                     "--dtype",
+                                     "--max-model-len",
+                                     "--matrix-path",
+                                     "--max-num-seqs",
+                                     "--max-num-batched-tokens",
+                                     "--max-num-queued-reqs",
+                                     "--max-num-queued-tokens",
+                                     "--block-size",
+                                     "--kv-cache-tokens",
+                                     "--enable-prefix-caching",
+                                     "--collective-late-after"};
+
+/// As the user gave them; what is left out has the same default in the worker.
+std::vector<std::string> given_flags(const CLI::App& serve) {
+  std::vector<std::string> arguments;
+  for (const char* name : kPassedOn) {
+    const CLI::Option* option = serve.get_option(name);
+    // Of a flag that was repeated the last one counts, there as here.
+    if (option->count() > 0)
+      arguments.push_back(fmt::format("{}={}", name, option->results().back()));
+  }
+  return arguments;
+}
+
+std::string members_text(std::span<const rpc::Member> workers) {
+  std::string text;
+  for (const rpc::Member& worker : workers) {
+    text += fmt::format("{}{}:{}@{}", text.empty() ? "" : ",", rpc::role_name(worker.role),
+                        worker.id, worker.address);
+  }
+  return text;
+}
+
+Error no_secret(const char* what) {
+  return make_error(Code::kUnavailable, fmt::format("cannot {} a secret for the workers: {}", what,
+                                                    std::strerror(errno)));
+}
+
+}  // namespace
+
+Result<ClusterSecret> ClusterSecret::create() {
+  std::array<std::byte, 32> random{};
+  TANDEM_TRY(io::fill_random(random));
+  std::string text;
+  for (std::byte byte : random) text += fmt::format("{:02x}", static_cast<int>(byte));
+  io::FileDescriptor memory(memfd_create("tandem-cluster-secret", MFD_CLOEXEC));
+  if (memory.get() < 0) return no_secret("keep");
+  if (write(memory.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    return no_secret("write");
+  }
+  return ClusterSecret(std::move(memory));
+}
+
+std::string ClusterSecret::path() const {
+  return fmt::format("/proc/{}/fd/{}", getpid(), memory_.get());
+}
+
+Result<std::vector<rpc::Member>> plan_workers(const LaunchOptions& options) {
+  std::vector<rpc::Member> workers;
+  std::vector<io::Listener> ports;  // all at once, so that no two get the same
+  const auto plan = [&](rpc::Role role, int count) -> Result<void> {
+    for (int i = 0; i < count; ++i) {
+      ports.push_back(TANDEM_TRY(io::Listener::listen_tcp({.host = kHost, .port = 0})));
+      workers.push_back({.id = fmt::format("{}-{}", rpc::role_name(role), i),
+                         .role = role,
+                         .address = fmt::format("{}:{}", kHost, ports.back().port())});
+    }
+    return {};
+  };
+  // Ended in this order: decode workers still hear from prefill workers that writes are over.
+  TANDEM_TRY(plan(rpc::Role::kDecode, options.decode_workers));
+  TANDEM_TRY(plan(rpc::Role::kPrefill, options.prefill_workers));
+  return workers;
+}
+
+std::vector<Supervisor::Child> worker_processes(const CLI::App& serve,
+                                                std::span<const rpc::Member> workers,
+                                                const LaunchSettings& settings) {
+  const std::vector<std::string> given = given_flags(serve);
+  const int threads = std::max(1, settings.threads_count / static_cast<int>(workers.size()));
+  std::vector<Supervisor::Child> children;
+  for (const rpc::Member& worker : workers) {
+    const bool decodes = worker.role == rpc::Role::kDecode;
+    const LaunchOptions& layout = settings.layout;
+    std::vector<std::string> arguments = {
+        "worker",
+        fmt::format("--role={}", rpc::role_name(worker.role)),
+        fmt::format("--name={}", worker.id),
+        fmt::format("--listen={}", worker.address),
+        fmt::format("--discovery={}", members_text(workers)),
+        fmt::format("--cluster-secret-file={}", settings.secret_path),
+        fmt::format("--data-interface={}", kHost),
+        fmt::format("--parent-pid={}", getpid()),
+        fmt::format("--threads={}", threads),
+        fmt::format("--tensor-parallel-size={}",
+                    decodes ? layout.decode_tensor_parallel : layout.prefill_tensor_parallel),
+        fmt::format("--data-parallel-size={}", decodes ? layout.decode_data_parallel : 1)};
+    arguments.insert(arguments.end(), given.begin(), given.end());
+    children.push_back({worker.id, {"/proc/self/exe", std::move(arguments)}});
+  }
+  return children;
+}
+
+}  // namespace tandem::apps

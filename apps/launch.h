@@ -1,0 +1,48 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/child_process.h"
+#include "apps/cluster_flags.h"
+#include "apps/supervisor.h"
+#include "base/result.h"
+#include "io/open_file.h"
+#include "rpc/membership.h"
+
+namespace tandem::apps {
+
+/// A secret that a process makes up for itself and its children. It lies in memory, so no file is
+/// left behind, whatever the process dies of.
+class ClusterSecret {
+ public:
+  static Result<ClusterSecret> create();
+  /// Of a file that this user's processes can read while this object lives.
+  std::string path() const;
+
+ private:
+  explicit ClusterSecret(io::FileDescriptor memory) : memory_(std::move(memory)) {}
+  io::FileDescriptor memory_;
+};
+
+/// The workers of `serve`, decode workers first, with names and ports of this host that were free a
+/// moment ago.
+Result<std::vector<rpc::Member>> plan_workers(const LaunchOptions& options);
+
+/// What is the same for all of them.
+struct LaunchSettings {
+  LaunchOptions layout;
+  std::string secret_path;
+  int threads_count = 1;  ///< of the host, shared evenly
+};
+
+/// One child for each worker: this program, with the flags that the user gave to `serve` and that a
+/// worker has, too. All know each other by a static list.
+std::vector<Supervisor::Child> worker_processes(const CLI::App& serve,
+                                                std::span<const rpc::Member> workers,
+                                                const LaunchSettings& settings);
+
+}  // namespace tandem::apps
