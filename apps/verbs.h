@@ -11,6 +11,7 @@ namespace tandem::apps {
 using Verb = std::function<Result<void>()>;
 
 Verb add_serve(CLI::App& app);     // serve.cc
+Verb add_worker(CLI::App& app);    // worker.cc
 Verb add_eval(CLI::App& app);      // eval.cc
 Verb add_logits(CLI::App& app);    // logits.cc
 Verb add_generate(CLI::App& app);  // generate.cc

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 
 #include "apps/child_process.h"
 #include "apps/cluster_flags.h"
@@ -23,6 +24,7 @@
 #include "cluster/decode_worker.h"
 #include "cluster/prefill_worker.h"
 #include "io/event_loop.h"
+#include "io/host.h"
 #include "io/timers.h"
 #include "model/safetensors_source.h"
 
@@ -166,6 +168,13 @@ Result<void> serve(const Options& options, Worker& worker, ClusterNetwork& netwo
   return desk.result();
 }
 
+/// What nobody can guess.
+Result<uint64_t> random_seed() {
+  uint64_t seed = 0;
+  TANDEM_TRY(io::fill_random(std::as_writable_bytes(std::span(&seed, 1))));
+  return seed;
+}
+
 ClusterNetwork::Options network_of(const WorkerOptions& options) {
   return {.name = options.name,
           .listen_address = options.listen_address,
@@ -192,7 +201,7 @@ Result<void> decode(const Options& options, cluster::Hello hello, const engine::
   own.name = options.worker.name;
   own.self = std::move(hello);
   own.limits = message_limits(limits);
-  own.group.link_seed = random_seed();
+  own.group.link_seed = TANDEM_TRY(random_seed());
   cluster::DecodeWorker worker(std::move(own), std::move(groups), desk.events(), desk.loop(),
                                desk.box());
   for (size_t group = 0; group < set.groups().size(); ++group) {
