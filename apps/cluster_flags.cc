@@ -107,20 +107,9 @@ void add_launch_flags(CLI::App& verb, LaunchOptions& options) {
   for (const char* name : kOneProcess) prefill->excludes(verb.get_option(name));
 }
 
-void add_worker_flags(CLI::App& verb, WorkerOptions& options) {
-  verb.add_option("--role", options.role, "prefill: computes prompts for others; decode: generates")
-      ->required()
-      ->check(CLI::IsMember({"prefill", "decode"}));
-  verb.add_option("--name", options.name, "of this worker in the cluster, unlike all others")
-      ->required()
-      ->check(understood_by(check_name));
-  verb.add_option("--listen", options.listen_address,
-                  "HOST:PORT for routers and other workers, who reach it there")
-      ->required()
-      ->check(understood_by(check_listen_address));
+void add_cluster_flags(CLI::App& verb, ClusterOptions& options) {
   verb.add_option("--discovery", options.discovery,
                   "who belongs to the cluster: ROLE:NAME@HOST:PORT,... or etcd://HOST:PORT,...")
-      ->required()
       ->check(understood_by(parse_discovery));
   verb.add_option("--cluster-secret-file", options.credentials.secret,
                   "file with a secret that all processes of the cluster have");
@@ -133,6 +122,21 @@ void add_worker_flags(CLI::App& verb, WorkerOptions& options) {
   authority->needs(certificate)->needs(key);
   certificate->needs(authority);
   key->needs(authority);
+}
+
+void add_worker_flags(CLI::App& verb, WorkerOptions& options) {
+  verb.add_option("--role", options.role, "prefill: computes prompts for others; decode: generates")
+      ->required()
+      ->check(CLI::IsMember({"prefill", "decode"}));
+  verb.add_option("--name", options.name, "of this worker in the cluster, unlike all others")
+      ->required()
+      ->check(understood_by(check_name));
+  verb.add_option("--listen", options.listen_address,
+                  "HOST:PORT for routers and other workers, who reach it there")
+      ->required()
+      ->check(understood_by(check_listen_address));
+  add_cluster_flags(verb, options.cluster);
+  verb.get_option("--discovery")->required();
   verb.add_option("--data-provider", options.data.provider,
                   "network of K and V: shm, tcp, verbs, efa or a name of libfabric's");
   verb.add_option("--data-interface", options.data.interface,

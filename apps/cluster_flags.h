@@ -41,13 +41,21 @@ struct Discovery {
 /// "/CLUSTER" may be left out. kInvalidArgument says what is wrong.
 Result<Discovery> parse_discovery(std::string_view text);
 
+/// How a process finds the cluster and proves that it belongs to it.
+struct ClusterOptions {
+  std::string discovery;  ///< parse_discovery
+  rpc::CredentialFiles credentials;
+};
+
+/// The flags of ClusterOptions.
+void add_cluster_flags(CLI::App& verb, ClusterOptions& options);
+
 /// One worker process.
 struct WorkerOptions {
   std::string role = "decode";  ///< or "prefill"
   std::string name;
   std::string listen_address;  ///< of its channel, where the others reach it
-  std::string discovery;
-  rpc::CredentialFiles credentials;
+  ClusterOptions cluster;
   transfer::LibfabricOptions data;
   HandoffOptions handoffs;
   int parent_process_id = 0;  ///< dies with it; 0: with nobody

@@ -44,15 +44,6 @@ std::vector<std::string> given_flags(const CLI::App& serve) {
   return arguments;
 }
 
-std::string members_text(std::span<const rpc::Member> workers) {
-  std::string text;
-  for (const rpc::Member& worker : workers) {
-    text += fmt::format("{}{}:{}@{}", text.empty() ? "" : ",", rpc::role_name(worker.role),
-                        worker.id, worker.address);
-  }
-  return text;
-}
-
 Error no_secret(const char* what) {
   return make_error(Code::kUnavailable, fmt::format("cannot {} a secret for the workers: {}", what,
                                                     std::strerror(errno)));
@@ -75,6 +66,15 @@ Result<ClusterSecret> ClusterSecret::create() {
 
 std::string ClusterSecret::path() const {
   return fmt::format("/proc/{}/fd/{}", getpid(), memory_.get());
+}
+
+std::string members_text(std::span<const rpc::Member> workers) {
+  std::string text;
+  for (const rpc::Member& worker : workers) {
+    text += fmt::format("{}{}:{}@{}", text.empty() ? "" : ",", rpc::role_name(worker.role),
+                        worker.id, worker.address);
+  }
+  return text;
 }
 
 Result<std::vector<rpc::Member>> plan_workers(const LaunchOptions& options) {

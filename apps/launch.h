@@ -32,6 +32,9 @@ class ClusterSecret {
 /// moment ago.
 Result<std::vector<rpc::Member>> plan_workers(const LaunchOptions& options);
 
+/// As parse_discovery reads it.
+std::string members_text(std::span<const rpc::Member> workers);
+
 /// What is the same for all of them.
 struct LaunchSettings {
   LaunchOptions layout;

@@ -6,10 +6,12 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 
+#include "apps/cluster_engine.h"
 #include "apps/run_engine.h"
 #include "apps/run_ranks.h"
 #include "apps/sampling_flags.h"
@@ -27,9 +29,14 @@ struct ServeOptions {
   std::vector<std::string> names;
   EngineOptions engine;
   LayoutOptions layout;
+  LaunchOptions launch;
+  ClusterOptions cluster;
   uint32_t write_timeout_s = 30;
   bool log_no_requests = false;
   bool log_probes = false;
+
+  /// Whether other processes compute.
+  bool routes() const { return launch.starts_workers() || !cluster.discovery.empty(); }
 
   server::AccessLog access_log() const {
     if (log_no_requests) return server::AccessLog::kNone;
@@ -116,15 +123,41 @@ server::Server::Options front_of(const ServeOptions& options) {
   return front;
 }
 
-Result<void> serve(ServeOptions& options) {
-  raise_open_files();
-  const ModelFolder folder = TANDEM_TRY(open_model(options.load));
-  const engine::Limits limits = TANDEM_TRY(limits_of(options.engine, folder));
-  TANDEM_TRY(check_layout(options.layout, folder.files.config));
-  server::Server::Options front = front_of(options);
-  // Before the long part of the start, which a port that is taken would make vain.
-  auto listening =
-      options.layout.leads_here() ? TANDEM_TRY(server::Server::listen(front)) : nullptr;
+/// Answers requests until a signal ends it, or a loss. What it prints once it serves is `report`'s.
+Result<void> run_server(server::Server& server, LossWatch& losses,
+                        const std::function<std::string()>& report) {
+  g_server = &server;
+  g_main_thread = pthread_self();
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  fmt::print("{}", report());
+  std::fflush(stdout);
+  losses.watch(&server);
+  server.run();
+  losses.watch(nullptr);
+  // From here on it ends by itself: one more signal must not turn a clean end into a killed one.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+  return losses.result();
+}
+
+StartFacts facts_of(const ServeOptions& options, const ModelFolder& folder,
+                    const engine::Limits& limits, const server::Server::Options& front,
+                    uint16_t port) {
+  return {.folder = options.load.model,
+          .names = front.model_names,
+          .compute = folder.compute,
+          .limits = limits,
+          .matrix_path = cpu::matrix_path_name(folder.device->path()),
+          .host = options.host,
+          .port = port,
+          .has_chat_template = folder.chat_template != nullptr};
+}
+
+/// The ranks of this process compute.
+Result<void> serve_here(const ServeOptions& options, const ModelFolder& folder,
+                        const engine::Limits& limits, const server::Server::Options& front,
+                        std::unique_ptr<server::http::HttpServer> listening) {
   LossWatch losses;
   const RunningRanks running =
       TANDEM_TRY(start_ranks(folder, options.load.device, options.layout, limits,
@@ -139,34 +172,58 @@ Result<void> serve(ServeOptions& options) {
     running.set->wait_for_followers();
     return losses.result();
   }
+  auto server = TANDEM_TRY(server::Server::create(front, std::move(listening), *engine,
+                                                  *folder.tokenizer, folder.chat_template.get()));
+  StartFacts facts = facts_of(options, folder, limits, front, server->port());
+  facts.threads_per_rank = running.threads_per_rank;
+  return run_server(*server, losses, [&] {
+    return fmt::format("{}\n{}", start_report(facts, options.layout), example_call(facts));
+  });
+}
 
+/// Worker processes compute; this one has the text and the clients.
+Result<void> serve_cluster(const ServeOptions& options, const CLI::App& verb,
+                           const ModelFolder& folder, const engine::Limits& limits,
+                           const server::Server::Options& front,
+                           std::unique_ptr<server::http::HttpServer> listening) {
+  LossWatch losses;
+  auto engine = TANDEM_TRY(
+      ClusterEngine::start({.launch = options.launch,
+                            .cluster = options.cluster,
+                            .serve = &verb,
+                            .threads_count = folder.device->threads_count(),
+                            .requests_max = limits.queue_requests_max,
+                            .on_lost = [&losses](const Error& error) { losses.lose(error); }}));
+  // Where the workers are others' affair, /ready says what is missing.
+  if (options.launch.starts_workers()) {
+    engine->wait_until_ready([&losses] { return !losses.result().ok(); });
+    TANDEM_TRY(losses.result());
+  }
+  auto server =
+      TANDEM_TRY(server::Server::create(front, std::move(listening), engine->client(),
+                                        *folder.tokenizer, folder.chat_template.get()));
+  const StartFacts facts = facts_of(options, folder, limits, front, server->port());
+  return run_server(*server, losses, [&] {
+    return fmt::format("{}\n{}", cluster_report(facts, options.launch), example_call(facts));
+  });
+}
+
+Result<void> serve(const ServeOptions& options, const CLI::App& verb) {
+  raise_open_files();
+  const ModelFolder folder = TANDEM_TRY(open_model(options.load));
+  const engine::Limits limits = TANDEM_TRY(limits_of(options.engine, folder));
+  TANDEM_TRY(check_layout(options.layout, folder.files.config));
+  server::Server::Options front = front_of(options);
   front.model_length_max = limits.model_length_max;
   front.stop_tokens = folder.stop_tokens;
   front.sampling = recommended_sampling(folder);
-  auto server = TANDEM_TRY(server::Server::create(front, std::move(listening), *engine,
-                                                  *folder.tokenizer, folder.chat_template.get()));
-  g_server = server.get();
-  g_main_thread = pthread_self();
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
-  const StartFacts facts{.folder = options.load.model,
-                         .names = front.model_names,
-                         .compute = folder.compute,
-                         .limits = limits,
-                         .threads_per_rank = running.threads_per_rank,
-                         .matrix_path = cpu::matrix_path_name(folder.device->path()),
-                         .host = options.host,
-                         .port = server->port(),
-                         .has_chat_template = folder.chat_template != nullptr};
-  fmt::print("{}\n{}", start_report(facts, options.layout), example_call(facts));
-  std::fflush(stdout);
-  losses.watch(server.get());
-  server->run();
-  losses.watch(nullptr);
-  // From here on it ends by itself: one more signal must not turn a clean end into a killed one.
-  std::signal(SIGINT, SIG_IGN);
-  std::signal(SIGTERM, SIG_IGN);
-  return losses.result();
+  // Before the long part of the start, which a port that is taken would make vain.
+  auto listening =
+      options.layout.leads_here() ? TANDEM_TRY(server::Server::listen(front)) : nullptr;
+  if (options.routes()) {
+    return serve_cluster(options, verb, folder, limits, front, std::move(listening));
+  }
+  return serve_here(options, folder, limits, front, std::move(listening));
 }
 
 }  // namespace
@@ -193,7 +250,10 @@ Verb add_serve(CLI::App& app) {
                  "log lines also for /health, /ready, /live, /version and /metrics");
   add_engine_flags(*verb, options->engine);
   add_layout_flags(*verb, options->layout);
-  return [options] { return serve(*options); };
+  add_launch_flags(*verb, options->launch);
+  add_cluster_flags(*verb, options->cluster);
+  verb->get_option("--discovery")->excludes(verb->get_option("--prefill-workers"));
+  return [options, verb] { return serve(*options, *verb); };
 }
 
 }  // namespace tandem::apps

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/cluster_flags.h"
 #include "apps/run_ranks.h"
 
 namespace tandem::apps {
@@ -27,6 +28,9 @@ struct StartFacts {
 /// The block that `tandem serve` prints once it serves: everything that decides what it can hold
 /// and how fast it is, one line per fact, named as the flag that sets it.
 std::string start_report(const StartFacts& facts, const LayoutOptions& layout);
+
+/// The same of a server whose workers are other processes, which say the rest of themselves.
+std::string cluster_report(const StartFacts& facts, const LaunchOptions& launch);
 
 /// A command that a newcomer can paste: a chat where the model has a template for it.
 std::string example_call(const StartFacts& facts);

@@ -178,8 +178,8 @@ Result<uint64_t> random_seed() {
 ClusterNetwork::Options network_of(const WorkerOptions& options) {
   return {.name = options.name,
           .listen_address = options.listen_address,
-          .discovery = options.discovery,
-          .credentials = options.credentials};
+          .discovery = options.cluster.discovery,
+          .credentials = options.cluster.credentials};
 }
 
 cluster::handoff::MessageLimits message_limits(const engine::Limits& limits) {
