@@ -72,8 +72,9 @@ Result<ChildProcess> ChildProcess::start(const Options& options) {
   }
   // Nobody has waited for it yet, so its number is still its own.
   io::FileDescriptor watch(static_cast<int>(syscall(SYS_pidfd_open, process_id, 0)));
+  const int error = errno;
   ChildProcess child(process_id, std::move(watch), std::move(output));
-  if (child.ending_descriptor() < 0) return cannot_start(options, errno);
+  if (child.ending_descriptor() < 0) return cannot_start(options, error);
   return child;
 }
 

@@ -19,6 +19,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 /// A verb with some of these flags and what it reads.
 struct Verb {
@@ -175,6 +176,28 @@ TEST(Launch, WorkersUnderstandWhatTheyAreTold) {
     EXPECT_EQ(worker->layout.layout.tensor_parallel, i == 0 ? 2 : 4);
     EXPECT_EQ(worker->layout.layout.data_parallel, i == 0 ? 3 : 1);
   }
+}
+
+TEST(Launch, LayoutsThatDoNotFitTheModelAreRefusedBeforeTheStart) {
+  const model::ModelConfig config{.hidden_size = 64,
+                                  .layers_count = 1,
+                                  .heads = 8,
+                                  .kv_heads = 4,
+                                  .head_dim = 8,
+                                  .moe_intermediate_size = 128,
+                                  .experts_count = 4,
+                                  .experts_per_token = 2,
+                                  .layer_is_moe = {true},
+                                  .vocab_size = 256};
+  const auto refusal_of = [&](const LaunchOptions& options) {
+    const auto checked = check_workers(options, config);
+    return checked.ok() ? "" : checked.error().what;
+  };
+  EXPECT_EQ(refusal_of({.prefill_tensor_parallel = 4, .decode_data_parallel = 4}), "");
+  EXPECT_THAT(refusal_of({.prefill_tensor_parallel = 3}), StartsWith("--prefill-tp 3: "));
+  EXPECT_THAT(refusal_of({.decode_tensor_parallel = 3}),
+              StartsWith("--decode-tp 3 --decode-dp 1: "));
+  EXPECT_THAT(refusal_of({.decode_data_parallel = 5}), HasSubstr("--decode-dp 5: ")) << "experts";
 }
 
 TEST(Launch, PortsDiffer) {

@@ -77,6 +77,19 @@ std::string members_text(std::span<const rpc::Member> workers) {
   return text;
 }
 
+Result<void> check_workers(const LaunchOptions& options, const model::ModelConfig& config) {
+  const auto check = [&](const model::Layout& layout, const std::string& flags) -> Result<void> {
+    const auto shard = model::Shard::create(config, layout, 0);
+    return shard.ok() ? Result<void>() : with_context(shard.error(), flags);
+  };
+  TANDEM_TRY(check({.tensor_parallel = options.prefill_tensor_parallel},
+                   fmt::format("--prefill-tp {}", options.prefill_tensor_parallel)));
+  return check({.tensor_parallel = options.decode_tensor_parallel,
+                .data_parallel = options.decode_data_parallel},
+               fmt::format("--decode-tp {} --decode-dp {}", options.decode_tensor_parallel,
+                           options.decode_data_parallel));
+}
+
 Result<std::vector<rpc::Member>> plan_workers(const LaunchOptions& options) {
   std::vector<rpc::Member> workers;
   std::vector<io::Listener> ports;  // all at once, so that no two get the same

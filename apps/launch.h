@@ -11,6 +11,7 @@
 #include "apps/supervisor.h"
 #include "base/result.h"
 #include "io/open_file.h"
+#include "model/sharding.h"
 #include "rpc/membership.h"
 
 namespace tandem::apps {
@@ -27,6 +28,9 @@ class ClusterSecret {
   explicit ClusterSecret(io::FileDescriptor memory) : memory_(std::move(memory)) {}
   io::FileDescriptor memory_;
 };
+
+/// Whether workers of these layouts can hold the model; an error names the flag that is wrong.
+Result<void> check_workers(const LaunchOptions& options, const model::ModelConfig& config);
 
 /// The workers of `serve`, decode workers first, with names and ports of this host that were free a
 /// moment ago.
