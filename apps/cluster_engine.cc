@@ -24,10 +24,9 @@ Result<std::unique_ptr<ClusterEngine>> ClusterEngine::start(const Options& optio
   network.discovery = options.cluster.discovery;
   network.credentials = options.cluster.credentials;
   if (options.launch.starts_workers()) TANDEM_TRY(engine->start_workers(options, network));
-  engine->box_ = std::make_unique<io::PostBox>(engine->loop_);
   cluster::Router::Options router;
   router.requests_max = options.requests_max;
-  engine->router_ = std::make_unique<cluster::Router>(router, engine->loop_, *engine->box_);
+  engine->router_ = std::make_unique<cluster::Router>(router, engine->loop_);
   engine->network_ = TANDEM_TRY(
       ClusterNetwork::open(network, engine->loop_, *engine->router_, *engine->router_));
   engine->router_->start(engine->network_->channel());

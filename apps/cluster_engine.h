@@ -43,7 +43,6 @@ class ClusterEngine {
   std::unique_ptr<ClusterSecret> secret_;
   std::unique_ptr<Supervisor> workers_;
   io::EventLoop loop_;
-  std::unique_ptr<io::PostBox> box_;
   std::unique_ptr<cluster::Router> router_;
   std::unique_ptr<ClusterNetwork> network_;
   std::thread thread_;

@@ -202,8 +202,7 @@ Result<void> decode(const Options& options, cluster::Hello hello, const engine::
   own.self = std::move(hello);
   own.limits = message_limits(limits);
   own.group.link_seed = TANDEM_TRY(random_seed());
-  cluster::DecodeWorker worker(std::move(own), std::move(groups), desk.events(), desk.loop(),
-                               desk.box());
+  cluster::DecodeWorker worker(std::move(own), std::move(groups), desk.events(), desk.loop());
   for (size_t group = 0; group < set.groups().size(); ++group) {
     desk.reservations(group).connect(worker.reservations(group));
   }
@@ -221,7 +220,7 @@ Result<void> prefill(const Options& options, cluster::Hello hello, const engine:
   cluster::PrefillWorker worker(
       std::move(own),
       {.client = group.engine, .exports = group.engine, .events = &desk.events()},
-      TANDEM_TRY(open_data_ranks(group, options.worker.data)), desk.loop(), desk.box());
+      TANDEM_TRY(open_data_ranks(group, options.worker.data)), desk.loop());
   desk.exports().connect(worker.exports());
   NobodyElse nobody;
   auto network =

@@ -29,7 +29,7 @@ uint64_t records_of(const kv::TransferPlan& plan, uint32_t ranks) {
 }  // namespace
 
 DecodeGroup::DecodeGroup(Options options, engine::KvImport& import, kv::KvLayout layout,
-                         std::vector<DataRank> ranks, io::Executor& executor, io::PostBox& box,
+                         std::vector<DataRank> ranks, io::Executor& executor,
                          Send send, Break break_link)
     : options_(std::move(options)),
       import_(import),
@@ -38,7 +38,7 @@ DecodeGroup::DecodeGroup(Options options, engine::KvImport& import, kv::KvLayout
       break_link_(std::move(break_link)),
       protocol_(options_.protocol, *this),
       sidecars_(ranks.front().sidecars.size()),
-      receiver_(std::move(layout), std::move(ranks), box, *this),
+      receiver_(std::move(layout), std::move(ranks), executor, *this),
       link_ids_(options_.link_seed) {}
 
 DecodeGroup::~DecodeGroup() = default;
@@ -237,19 +237,27 @@ void DecodeGroup::send(const handoff::Message& message) {
 
 void DecodeGroup::arm(handoff::Immediate immediate, uint32_t rank, uint32_t writes) {
   ++starting_->unarmed_ranks;
-  receiver_.arm(immediate, rank, writes, [this, immediate] { on_armed(immediate); });
+  receiver_.arm(immediate, rank, writes, [this, immediate](const Result<void>& armed) {
+    on_armed(immediate, armed);
+    rearm();
+  });
 }
 
-void DecodeGroup::on_armed(handoff::Immediate immediate) {
+void DecodeGroup::on_armed(handoff::Immediate immediate, const Result<void>& armed) {
   // Of the hand-offs with this immediate only the latest can still be arming.
   const auto found = std::ranges::find_if(deliveries_, [immediate](const auto& item) {
     return handoff::immediate_of(item.first) == immediate && item.second.unarmed_ranks > 0;
   });
   if (found == deliveries_.end()) return;
-  Delivery& delivery = found->second;
+  auto& [key, delivery] = *found;
+  if (!armed.ok()) {
+    // As if the prefill worker had refused it: it has not heard of it.
+    delivery.waiting_start.reset();
+    const handoff::Cause cause{armed.error().code, armed.error().what};
+    return protocol_.on_message({delivery.link, key, handoff::Drained{cause}}, now_us());
+  }
   if (--delivery.unarmed_ranks > 0 || !delivery.waiting_start) return;
-  const handoff::Message start = *std::exchange(delivery.waiting_start, std::nullopt);
-  if (imports_.contains(delivery.request)) send_message_(start);
+  send_message_(*std::exchange(delivery.waiting_start, std::nullopt));
 }
 
 void DecodeGroup::drop(handoff::Immediate immediate, uint32_t rank) {

@@ -37,9 +37,9 @@ class DecodeGroup final : public ReservationEvents,
   using Send = std::function<void(const handoff::Message&)>;
   /// The protocol has given the link up, though its connection may live: only another one helps.
   using Break = std::function<void(handoff::LinkId)>;
-  /// `import` is the engine's; `executor`, `box` and `import` outlive this.
+  /// `import` is the engine's; `executor` and `import` outlive this.
   DecodeGroup(Options options, engine::KvImport& import, kv::KvLayout layout,
-              std::vector<DataRank> ranks, io::Executor& executor, io::PostBox& box, Send send,
+              std::vector<DataRank> ranks, io::Executor& executor, Send send,
               Break break_link);
   ~DecodeGroup() override;
 
@@ -112,7 +112,7 @@ class DecodeGroup final : public ReservationEvents,
 
   Result<void> start(const Reservation& reservation);
   std::optional<handoff::LinkId> choose_link(const Request& request) const;
-  void on_armed(handoff::Immediate immediate);
+  void on_armed(handoff::Immediate immediate, const Result<void>& armed);
   void end_if_released(handoff::Key key);
   void break_links();
   void rearm();

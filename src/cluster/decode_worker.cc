@@ -5,7 +5,7 @@
 namespace tandem::cluster {
 
 DecodeWorker::DecodeWorker(Options options, std::vector<Group> groups, EventPort& events,
-                           io::Executor& executor, io::PostBox& box)
+                           io::Executor& executor)
     : options_(std::move(options)),
       timers_(executor),
       events_(events),
@@ -23,7 +23,7 @@ DecodeWorker::DecodeWorker(Options options, std::vector<Group> groups, EventPort
     of_group.link_seed += groups_.size();
     groups_.push_back({group.engine, std::make_unique<DecodeGroup>(
                                          std::move(of_group), *group.imports, options_.self.layout,
-                                         std::move(group.ranks), executor, box,
+                                         std::move(group.ranks), executor,
                                          [this](const handoff::Message& m) { send(m); },
                                          [this](handoff::LinkId link) { break_link(link); })});
   }

@@ -36,9 +36,9 @@ class DecodeWorker final : public rpc::ChannelEvents, public rpc::MembershipEven
     engine::KvImport* imports = nullptr;
     std::vector<DataRank> ranks;  ///< of its tensor-parallel group
   };
-  /// `events` is of all groups. It, `executor`, `box` and the engines outlive this.
+  /// `events` is of all groups. It, `executor` and the engines outlive this.
   DecodeWorker(Options options, std::vector<Group> groups, EventPort& events,
-               io::Executor& executor, io::PostBox& box);
+               io::Executor& executor);
 
   /// Before anything comes in: `channel` reports its events to this worker, and outlives it.
   void start(rpc::Channel& channel);

@@ -16,7 +16,7 @@ handoff::Prefiller::Options fitted(handoff::Prefiller::Options options,
 }  // namespace
 
 PrefillGroup::PrefillGroup(handoff::Prefiller::Options protocol, Engine engine, kv::KvLayout layout,
-                           std::vector<DataRank> ranks, io::Executor& executor, io::PostBox& box,
+                           std::vector<DataRank> ranks, io::Executor& executor,
                            Send send, Break break_link)
     : engine_(engine),
       layout_(layout),
@@ -24,7 +24,7 @@ PrefillGroup::PrefillGroup(handoff::Prefiller::Options protocol, Engine engine, 
       send_message_(std::move(send)),
       break_link_(std::move(break_link)),
       protocol_(fitted(protocol, layout_), *this),
-      sender_(std::move(layout), std::move(ranks), box, *this) {
+      sender_(std::move(layout), std::move(ranks), executor, *this) {
   engine_.events->connect(
       [this](std::vector<engine::Event> events) { on_events(std::move(events)); });
 }
@@ -69,26 +69,27 @@ void PrefillGroup::open_link(LinkOffer offer, std::function<void(Result<void>)> 
   }
   Link link{.layout = offer.layout, .sidecar_records = UINT64_MAX};
   for (size_t rank = 0; rank < offer.ranks.size(); ++rank) {
-    const LinkOffer::Rank& opened = offer.ranks[rank];
-    const uint64_t pools = uint64_t{2} * offer.layout.layers;
-    if (opened.memory.bytes != pools * offer.layout.pool_bytes(static_cast<uint32_t>(rank))) {
-      return done(make_error(Code::kInvalidArgument, "a rank's memory is not as its layout says"));
+    const uint64_t bytes =
+        2 * offer.layout.layers * offer.layout.pool_bytes(static_cast<uint32_t>(rank));
+    const auto& regions = offer.ranks[rank].regions;
+    if (regions.size() != layout_.ranks_count()) {
+      return done(make_error(Code::kInvalidArgument, "an offer has keys for every source rank"));
     }
-    link.sidecar_records =
-        std::min(link.sidecar_records, opened.sidecars.bytes / sizeof(kv::SidecarRecord));
+    for (const LinkOffer::Regions& opened : regions) {
+      if (opened.memory.bytes != bytes) {
+        return done(make_error(Code::kInvalidArgument, "a rank's memory is not as its layout says"));
+      }
+      link.sidecar_records =
+          std::min(link.sidecar_records, opened.sidecars.bytes / sizeof(kv::SidecarRecord));
+    }
   }
   links_[id] = std::move(link);
   sender_.open_link(std::move(offer), [this, id, done = std::move(done)](Result<void> opened) {
-    const auto link = links_.find(id);
-    if (opened.ok() && link->second.is_lost) {
-      opened = make_error(Code::kUnavailable, "the connection ended meanwhile");
-      sender_.close_link(id);
-    }
     if (opened.ok()) {
       protocol_.on_link_up(id, now_us());
       rearm();
     } else {
-      links_.erase(link);
+      links_.erase(id);
     }
     done(std::move(opened));
   });
@@ -154,21 +155,25 @@ Result<uint32_t> PrefillGroup::begin(handoff::LinkedKey handoff, const handoff::
   const auto link = links_.find(handoff.link);
   TANDEM_CHECK(link != links_.end(), "the protocol begins on links that are up");
   auto plan = TANDEM_TRY(this->plan(link->second, start));
+  TANDEM_TRY(sender_.begin({.handoff = handoff,
+                            .plan = std::make_shared<const kv::TransferPlan>(std::move(plan)),
+                            .target_pages = start.pages,
+                            .sidecar_first = start.sidecar_first}));
   const RequestId request{++requests_made_};
   engine::Request prompt;
   prompt.id = request;
   prompt.prompt = start.tokens;
   prompt.cache_salt = start.cache_salt;
   prompt.kv_way = engine::KvWay::kExport;
-  TANDEM_TRY(engine_.client->submit(std::move(prompt), *engine_.events));
+  const Result<void> taken = engine_.client->submit(std::move(prompt), *engine_.events);
+  if (!taken.ok()) {
+    sender_.end(handoff);
+    return taken.error();
+  }
   exports_[request] = {.handoff = handoff,
                        .tokens_end = static_cast<uint32_t>(start.tokens.size()) - 1};
   requests_[handoff] = request;
   ++link->second.exports;
-  sender_.begin({.handoff = handoff,
-                 .plan = std::make_shared<const kv::TransferPlan>(std::move(plan)),
-                 .target_pages = start.pages,
-                 .sidecar_first = start.sidecar_first});
   return 0;
 }
 

@@ -36,10 +36,10 @@ class PrefillGroup final : public ExportEvents,
     engine::KvExport* exports = nullptr;
     EventPort* events = nullptr;
   };
-  /// The engine is used for nothing else; what it points to, `executor` and `box` outlive this. `protocol` gets
+  /// The engine is used for nothing else; what it points to and `executor` outlive this. `protocol` gets
   /// its ranks and layers from the layout.
   PrefillGroup(handoff::Prefiller::Options protocol, Engine engine, kv::KvLayout layout,
-               std::vector<DataRank> ranks, io::Executor& executor, io::PostBox& box, Send send,
+               std::vector<DataRank> ranks, io::Executor& executor, Send send,
                Break break_link);
   ~PrefillGroup() override;
 

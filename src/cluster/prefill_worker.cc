@@ -6,10 +6,10 @@
 namespace tandem::cluster {
 
 PrefillWorker::PrefillWorker(Options options, PrefillGroup::Engine engine,
-                             std::vector<DataRank> ranks, io::Executor& executor, io::PostBox& box)
+                             std::vector<DataRank> ranks, io::Executor& executor)
     : options_(std::move(options)),
       engine_(*engine.client),
-      group_(options_.protocol, engine, options_.self.layout, std::move(ranks), executor, box,
+      group_(options_.protocol, engine, options_.self.layout, std::move(ranks), executor,
              [this](const handoff::Message& message) { send(message); },
              [this](handoff::LinkId link, const Error& error) {
                const auto found = links_.find(link);

@@ -22,9 +22,9 @@ class PrefillWorker final : public rpc::ChannelEvents {
     std::chrono::milliseconds report_every{500};
     handoff::Prefiller::Options protocol;
   };
-  /// `executor`, `box` and what the engine points to outlive this.
+  /// `executor` and what the engine points to outlive this.
   PrefillWorker(Options options, PrefillGroup::Engine engine, std::vector<DataRank> ranks,
-                io::Executor& executor, io::PostBox& box);
+                io::Executor& executor);
 
   /// Before anything comes in: `channel` reports its events to this worker, and outlives it.
   void start(rpc::Channel& channel);

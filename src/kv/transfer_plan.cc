@@ -111,16 +111,22 @@ TransferPlan::Run TransferPlan::run_at(uint32_t position, uint32_t end) const {
 }
 
 uint64_t TransferPlan::copies_count(const PlanLink& link) const {
-  if (empty()) return 0;
+  return copies_count(link, 0, slices_count());
+}
+
+uint64_t TransferPlan::copies_count(const PlanLink& link, uint32_t first_slice,
+                                    uint32_t end_slice) const {
+  if (first_slice == end_slice) return 0;
+  const TokenRange tokens{slice_tokens(first_slice).first, slice_tokens(end_slice - 1).end};
   const uint64_t heads = link.heads.count();
   // Every page border cuts, and one that both sides have cuts once.
   const uint64_t common = std::lcm(uint64_t{source_page_tokens_}, uint64_t{target_page_tokens_});
-  const uint64_t runs = 1 + multiples_between(tokens_, source_page_tokens_) +
-                        multiples_between(tokens_, target_page_tokens_) -
-                        multiples_between(tokens_, common);
+  const uint64_t runs = 1 + multiples_between(tokens, source_page_tokens_) +
+                        multiples_between(tokens, target_page_tokens_) -
+                        multiples_between(tokens, common);
   if (source_page_tokens_ != target_page_tokens_) return runs * heads;
-  const uint64_t first_whole = (uint64_t{tokens_.first} + common - 1) / common;
-  const uint64_t end_whole = tokens_.end / common;
+  const uint64_t first_whole = (uint64_t{tokens.first} + common - 1) / common;
+  const uint64_t end_whole = tokens.end / common;
   const uint64_t whole = end_whole > first_whole ? end_whole - first_whole : 0;
   return whole + (runs - whole) * heads;
 }
@@ -138,6 +144,10 @@ Arrivals TransferPlan::arrivals(uint32_t target_rank) const {
 Result<void> TransferPlan::check_pages(std::span<const PageId> source,
                                        std::span<const PageId> target) const {
   TANDEM_TRY(check_list("source", source, source_pages().count(), source_pages_total_));
+  return check_target_pages(target);
+}
+
+Result<void> TransferPlan::check_target_pages(std::span<const PageId> target) const {
   return check_list("target", target, target_pages().count(), target_pages_total_);
 }
 

@@ -76,18 +76,18 @@ class TransferPlan {
   /// tokens, cached ones included, are in the source's pages.
   uint32_t slices_ready(uint32_t tokens_computed) const;
 
-  /// Of one (layer, K|V): the copies of all slices.
+  /// Of one (layer, K|V): the copies of all slices, and of slices [first, end).
   uint64_t copies_count(const PlanLink& link) const;
-  /// Of all layers.
-  Arrivals arrivals(uint32_t target_rank) const;
+  uint64_t copies_count(const PlanLink& link, uint32_t first_slice, uint32_t end_slice) const;
+  Arrivals arrivals(uint32_t target_rank) const;  ///< of all layers
 
   /// kInvalidArgument unless the pages are as many as needed and within the pools. For a list that
   /// a peer sent, before copies are made from it.
+  Result<void> check_target_pages(std::span<const PageId> target) const;
   Result<void> check_pages(std::span<const PageId> source, std::span<const PageId> target) const;
 
   struct Pages {
-    std::span<const PageId> source;
-    std::span<const PageId> target;
+    std::span<const PageId> source, target;
   };
   /// Calls visit(PageCopy) for each copy of a slice; the same for every layer and K|V.
   template <typename Visit>

@@ -136,6 +136,12 @@ class Transfer {
       if (random_() % 4 != 0) send_ready(computed);  // else a step's progress is not seen
     }
     send_ready(end);
+    const uint32_t slices = plan_.slices_count();
+    const auto middle = static_cast<uint32_t>(random_() % (slices + 1));
+    for (const PlanLink& link : plan_.links()) {
+      EXPECT_EQ(plan_.copies_count(link, 0, middle) + plan_.copies_count(link, middle, slices),
+                plan_.copies_count(link));
+    }
     target_.expect_exactly(plan_.tokens());
     for (uint32_t rank = 0; rank < target_layout_.ranks_count(); ++rank) {
       ASSERT_EQ(arrived_[rank], plan_.arrivals(rank).copies) << "rank " << rank;
@@ -161,6 +167,7 @@ class Transfer {
         auto& target = target_.bytes(link.target_rank, pool);
         auto& writes = target_.writes(link.target_rank, pool);
         uint64_t bytes = 0;
+        uint64_t copies = 0;
         const TransferPlan::Pages pages{source_.pages(plan_.source_pages()),
                                         target_.pages(plan_.target_pages())};
         plan_.for_each_copy(link, slice, pages, [&](const PageCopy& copy) {
@@ -170,7 +177,9 @@ class Transfer {
           for (uint64_t i = 0; i < copy.bytes; ++i) ++writes[copy.target_offset + i];
           ++arrived_[link.target_rank];
           bytes += copy.bytes;
+          ++copies;
         });
+        EXPECT_EQ(copies, plan_.copies_count(link, slice, slice + 1));
         EXPECT_EQ(bytes, plan_.slice_bytes(link, slice));
       }
     }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "io/socket.h"
-#include "transfer/transfer_engine.h"
+#include "transfer/driver.h"
 
 namespace tandem::transfer {
 
@@ -28,18 +28,14 @@ struct DriverOptions {
 /// Gives an engine its thread. Owns both. Everything of the engine, callbacks included, happens on
 /// that thread; others hand in commands. submit() never waits, neither for the thread nor for room,
 /// so no lock or full queue can be waited for in a circle; a command may submit more.
-class EngineDriver {
+class EngineDriver final : public Driver {
  public:
-  using Command = std::function<void(TransferEngine&)>;
-
   static Result<std::unique_ptr<EngineDriver>> start(std::unique_ptr<TransferEngine> engine,
                                                      DriverOptions options);
   /// Ends the thread and the engine; commands and callbacks that are due are dropped.
-  ~EngineDriver();
+  ~EngineDriver() override;
 
-  /// To be run on the thread, in the order of submission. From any thread. kResourceExhausted when
-  /// commands_max wait.
-  Result<void> submit(Command command);
+  Result<void> submit(Command command) override;
 
  private:
   EngineDriver(std::unique_ptr<TransferEngine> engine, DriverOptions options, io::Socket wake,

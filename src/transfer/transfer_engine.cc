@@ -195,6 +195,22 @@ void TransferEngine::cancel(TransferId id) {
   core.transfers.settle(*transfer);
 }
 
+Result<void> TransferEngine::wait_for_room(uint32_t slices, std::function<void()> on_room) {
+  Core& core = touched();
+  if (slices > core.shared.options.slices_max) {
+    return make_error(Code::kInvalidArgument,
+                      fmt::format("{} slices will never fit: {} takes {}", slices,
+                                  core.shared.options.name, core.shared.options.slices_max));
+  }
+  if (core.on_room) {
+    return make_error(Code::kFailedPrecondition,
+                      core.shared.options.name + ": somebody waits for room already");
+  }
+  core.room_slices = slices;
+  core.on_room = std::move(on_room);
+  return {};
+}
+
 Result<TransferId> TransferEngine::barrier(std::span<const TargetId> targets,
                                            TransferOptions options) {
   Core& core = touched();

@@ -87,6 +87,8 @@ class TransferEngine {
   Result<void> finish(TransferId transfer);
   /// Submits nothing more; ends when what was submitted is. Nothing happens if it ended already.
   void cancel(TransferId transfer);
+  /// Calls back once, from progress(), when `slices` more fit. For one who waits at a time.
+  Result<void> wait_for_room(uint32_t slices, std::function<void()> on_room);
   /// begin, one immediate to each, finish.
   Result<TransferId> barrier(std::span<const TargetId> targets, TransferOptions options);
 

@@ -18,8 +18,8 @@ class SidecarSpace {
   uint64_t records_taken() const { return taken_; }
 
  private:
-  std::map<uint64_t, uint64_t> gaps_;  // first -> records; never two in touch
-  std::map<uint64_t, uint64_t> taken_stretches_;
+  std::map<uint64_t, uint64_t> gaps_;       // first -> records; never two in touch
+  std::map<uint64_t, uint64_t> stretches_;  // taken; first -> records
   uint64_t taken_ = 0;
 };
 

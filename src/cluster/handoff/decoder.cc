@@ -173,30 +173,29 @@ void Decoder::fail(Key key, Entry& entry, Code code, const std::string& why, int
   const RequestId request = entry.handoff.request;
   const std::string peer = entry.peer;
   const uint32_t attempt = entry.handoff.attempt + 1;
-  uint64_t expected = 0;
-  for (const uint32_t writes : entry.handoff.start.writes) expected += writes;
+  const auto complete = std::ranges::count(entry.arrived, true);
+  const size_t ranks = entry.arrived.size();
   Policy next = options_.policy;
   if (next == Policy::kRetry && attempt >= options_.attempts_max) next = Policy::kFail;
   ++counters_.failed;
-  const uint64_t came = close(key, entry, false, now_us);
+  close(key, entry, false, now_us);
   const std::string what = "hand-off from prefill worker " + peer + " failed in " + phase +
-                           " after " + std::to_string(came) + " of " + std::to_string(expected) +
-                           " writes (attempt " + std::to_string(attempt) +
+                           " with " + std::to_string(complete) + " of " + std::to_string(ranks) +
+                           " ranks complete (attempt " + std::to_string(attempt) +
                            ", next: " + name_of(next) + "): " + why;
   ports_.fail(request, make_error(code, what), next);
 }
 
-uint64_t Decoder::close(Key key, Entry& entry, bool is_admitted, int64_t now_us) {
-  uint64_t came = 0;
+void Decoder::close(Key key, Entry& entry, bool is_admitted, int64_t now_us) {
   for (uint32_t rank = 0; rank < entry.handoff.start.writes.size(); ++rank) {
-    came += ports_.drop(immediate_of(key), rank);
+    ports_.drop(immediate_of(key), rank);
   }
   slots_.give_back(key, now_us);
   active_.erase(entry.handoff.request.value);
   entry.state = State::kClosing;
   if (entry.is_drained) {
     release(entries_.find(key));
-    return came;
+    return;
   }
   entry.resend_at_us = now_us + options_.resend_us;
   entry.expires_at_us = now_us + options_.confirm_us;
@@ -205,7 +204,6 @@ uint64_t Decoder::close(Key key, Entry& entry, bool is_admitted, int64_t now_us)
     quarantined_pages_ += pages_of(entry);
     send(entry, key, Cancel{});
   }
-  return came;
 }
 
 void Decoder::release(Entries::iterator entry) {

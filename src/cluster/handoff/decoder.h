@@ -114,7 +114,7 @@ class Decoder {
   void send_start(Entry& entry, Key key, int64_t now_us);
   void on_drained(Key key, Entry& entry, const Drained& drained, int64_t now_us);
   void fail(Key key, Entry& entry, Code code, const std::string& why, int64_t now_us);
-  uint64_t close(Key key, Entry& entry, bool is_admitted, int64_t now_us);  // writes that came
+  void close(Key key, Entry& entry, bool is_admitted, int64_t now_us);
   void release(Entries::iterator entry);
   std::vector<Key> keys_of(LinkId link) const;
   void release_all_of(LinkId link);

@@ -25,8 +25,8 @@ class DecoderPorts {
   virtual void send(const Message& message) = 0;
   /// Counts writes with this immediate at a target rank, from 0; Decoder::on_arrived at `writes`.
   virtual void arm(Immediate immediate, uint32_t rank, uint32_t writes) = 0;
-  /// Counts it no more; later ones are strangers. Returns how many came.
-  virtual uint32_t drop(Immediate immediate, uint32_t rank) = 0;
+  /// Counts it no more; later ones are strangers.
+  virtual void drop(Immediate immediate, uint32_t rank) = 0;
   /// Compares the pages with their sidecars on every target rank; Decoder::on_verdict per rank.
   /// `release` may come first when the request was cancelled.
   virtual void verify(Key key) = 0;

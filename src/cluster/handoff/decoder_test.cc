@@ -138,11 +138,12 @@ TEST_F(DecoderTest, WhatIsNotProvedFails) {
 
 TEST_F(DecoderTest, AFailureSaysWhoWhereAndHowFar) {
   reach(In::kAccepted);
+  machine_->on_arrived(immediate_of(kKey), 1);
   message(Failed{kCause});
   EXPECT_EQ(log_.last_error.code, Code::kResourceExhausted);
   EXPECT_EQ(log_.last_error.what,
-            "hand-off from prefill worker prefill-0 failed in its transfer after 4 of 10 writes "
-            "(attempt 1, next: fail): no pages left");
+            "hand-off from prefill worker prefill-0 failed in its transfer with 1 of 2 ranks "
+            "complete (attempt 1, next: fail): no pages left");
 }
 
 TEST_F(DecoderTest, FailedQuarantinesUntilDrained) {

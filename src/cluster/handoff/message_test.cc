@@ -22,6 +22,7 @@ Start start() {
           .first_position = 2,
           .pages = {PageId{4'000'000'000}, PageId{0}},
           .writes = {1, 4'000'000'000},
+          .sidecar_first = 0xfedc'ba98'7654'3210,
           .cache_salt = std::string("\0salt", 5),
           .time_left_us = 1ull << 40};
 }

@@ -105,6 +105,9 @@ bool TransferEngine::Core::progress() {
   has_moved |= messenger.post_all();
   has_moved |= writer.post_all();
   peers.clear_full();
+  if (on_room && transfers.check_room(room_slices).ok()) {
+    shared.due.push_back(std::exchange(on_room, nullptr));
+  }
   while (auto complete = arrivals.take_complete()) shared.due.push_back(std::move(complete));
   has_moved |= make_callbacks();
   is_in_progress_ = false;

@@ -38,6 +38,9 @@ class TransferEngine::Core {
   Messenger messenger;
   Writer writer;
   Fencing fencing;
+  /// Of who waits until so many more slices fit; none: nobody does.
+  uint32_t room_slices = 0;
+  std::function<void()> on_room;
 
  private:
   bool poll(uint32_t rail);

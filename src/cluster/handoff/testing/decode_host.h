@@ -70,12 +70,7 @@ class DecodeHost final : public DecoderPorts {
   void arm(Immediate immediate, uint32_t rank, uint32_t writes) override {
     counts_[{immediate.value, rank}] = {writes, 0};
   }
-  uint32_t drop(Immediate immediate, uint32_t rank) override {
-    const auto count = counts_.find({immediate.value, rank});
-    const uint32_t came = count->second.second;
-    counts_.erase(count);
-    return came;
-  }
+  void drop(Immediate immediate, uint32_t rank) override { counts_.erase({immediate.value, rank}); }
   void verify(Key key) override {
     const Start start = requests_.at(owner_.at(key).value).start;
     for (uint32_t rank = 0; rank < world_.shape.target_ranks; ++rank) {

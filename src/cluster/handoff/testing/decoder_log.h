@@ -25,10 +25,7 @@ class DecoderLog final : public DecoderPorts {
   void arm(Immediate, uint32_t rank, uint32_t writes) override {
     add("arm " + std::to_string(rank) + ":" + std::to_string(writes));
   }
-  uint32_t drop(Immediate, uint32_t rank) override {
-    add("drop " + std::to_string(rank));
-    return 2;
-  }
+  void drop(Immediate, uint32_t rank) override { add("drop " + std::to_string(rank)); }
   void verify(Key) override { add("verify"); }
   void admit(RequestId, Key) override { add("admit"); }
   void fail(RequestId, Error error, Policy next) override {
