@@ -20,7 +20,7 @@ struct DataRank {
   engine::KvRank* kv = nullptr;
   std::vector<kv::SidecarRecord> sidecars;  ///< never resized
   transfer::EngineAddress address;
-  transfer::MemoryId memory;         ///< of kv->memory()
+  transfer::MemoryId memory;  ///< of kv->memory()
   transfer::MemoryId sidecar_memory;
   bool can_fence = true;  ///< all its rails can
   /// Destroyed first: it ends the engine, which uses the memory.
@@ -32,7 +32,8 @@ struct DataRankOptions {
   uint64_t sidecar_records = 0;
   transfer::Clock clock;
   /// Takes the engine over; EngineDriver::start, or the simulator's.
-  std::function<Result<std::unique_ptr<transfer::Driver>>(std::unique_ptr<transfer::TransferEngine>)>
+  std::function<Result<std::unique_ptr<transfer::Driver>>(
+      std::unique_ptr<transfer::TransferEngine>)>
       drive;
 };
 

@@ -62,8 +62,8 @@ class KvReceiver {
   struct Delivery {
     handoff::Key key;
     std::shared_ptr<const kv::TransferPlan> plan;
-    std::vector<PageId> pages;    ///< [slices], of the plan's target
-    uint64_t sidecar_first = 0;   ///< the same on every rank
+    std::vector<PageId> pages;   ///< [slices], of the plan's target
+    uint64_t sidecar_first = 0;  ///< the same on every rank
   };
   /// Compares pages with sidecars on every rank that has a link in the plan; on_verdict for each of
   /// all ranks. The pages must stay held until all verdicts are here.

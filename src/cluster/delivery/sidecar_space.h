@@ -18,7 +18,7 @@ class SidecarSpace {
   uint64_t records_taken() const { return taken_; }
 
  private:
-  std::map<uint64_t, uint64_t> gaps_;   // first -> records; never two in touch
+  std::map<uint64_t, uint64_t> gaps_;  // first -> records; never two in touch
   std::map<uint64_t, uint64_t> taken_stretches_;
   uint64_t taken_ = 0;
 };

@@ -24,8 +24,8 @@ struct Start {
   std::vector<uint32_t> writes;  ///< [target ranks] that each will count, >= 1
   /// Where its sidecar records begin on each target rank, in records; their order is SidecarMap's.
   uint64_t sidecar_first = 0;
-  std::string cache_salt;        ///< prefixes are shared only between equal salts
-  uint64_t time_left_us = 0;     ///< until the decoder gives up
+  std::string cache_salt;     ///< prefixes are shared only between equal salts
+  uint64_t time_left_us = 0;  ///< until the decoder gives up
   bool operator==(const Start&) const = default;
 };
 

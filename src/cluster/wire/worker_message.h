@@ -72,9 +72,9 @@ using WorkerMessage =
 
 /// What must be the same on both sides, and what may differ.
 struct Hello {
-  std::string build;         ///< version of the program
-  std::string fingerprint;   ///< of config.json and weights
-  std::string compute;       ///< --dtype and matrix path: other ones compute other bits
+  std::string build;        ///< version of the program
+  std::string fingerprint;  ///< of config.json and weights
+  std::string compute;      ///< --dtype and matrix path: other ones compute other bits
   int32_t vocabulary_size = 0;
   uint32_t model_length_max = 0;
   kv::KvLayout layout;
