@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <optional>
 #include <string_view>
+
+#include "base/bytes.h"
 
 namespace tandem::transfer {
 namespace {
@@ -12,59 +13,14 @@ constexpr uint8_t kVersion = 1;
 
 enum class Kind : uint8_t { kAddress = 1, kRegion, kUserMessage, kFenceRequest, kFenceReply };
 
-class Writer {
- public:
-  explicit Writer(Kind kind) {
-    put<uint8_t>(kVersion);
-    put(static_cast<uint8_t>(kind));
-  }
-  template <typename Int>
-  void put(Int value) {
-    for (size_t i = 0; i < sizeof(Int); ++i) {
-      bytes_.push_back(static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * i)));
-    }
-  }
-  void put_bytes(std::span<const std::byte> bytes) {
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-  }
-  Bytes take() { return std::move(bytes_); }
+using Writer = ByteWriter<Bytes>;
 
- private:
-  Bytes bytes_;
-};
-
-/// Reads with one check at the end: past the end, everything is 0 and ok() turns false.
-class Reader {
- public:
-  explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
-  template <typename Int>
-  Int get() {
-    uint64_t value = 0;
-    const std::span<const std::byte> bytes = get_bytes(sizeof(Int));
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      value |= static_cast<uint64_t>(bytes[i]) << (8 * i);
-    }
-    return static_cast<Int>(value);
-  }
-  /// None, and no longer ok, when there are fewer.
-  std::span<const std::byte> get_bytes(size_t count) {
-    if (count > rest_.size()) {
-      is_short_ = true;
-      rest_ = {};
-      return {};
-    }
-    const std::span<const std::byte> bytes = rest_.first(count);
-    rest_ = rest_.subspan(count);
-    return bytes;
-  }
-  std::span<const std::byte> rest() const { return rest_; }
-  bool is_short() const { return is_short_; }
-  bool is_whole() const { return !is_short_ && rest_.empty(); }
-
- private:
-  std::span<const std::byte> rest_;
-  bool is_short_ = false;
-};
+Writer begin(Kind kind) {
+  Writer writer;
+  writer.put(kVersion);
+  writer.put_enum(kind);
+  return writer;
+}
 
 Error malformed(std::string_view what, size_t bytes) {
   return make_error(Code::kInvalidArgument,
@@ -73,9 +29,9 @@ Error malformed(std::string_view what, size_t bytes) {
                                 bytes, what, kVersion));
 }
 
-bool starts_as(Reader& reader, Kind kind) {
-  const bool is_version = reader.get<uint8_t>() == kVersion;
-  return reader.get<uint8_t>() == static_cast<uint8_t>(kind) && is_version;
+void take_start(ByteReader& reader, Kind kind) {
+  reader.require(reader.take<uint8_t>() == kVersion);
+  reader.require(reader.take<uint8_t>() == static_cast<uint8_t>(kind));
 }
 
 void put_address(Writer& writer, const EngineAddress& address) {
@@ -86,15 +42,14 @@ void put_address(Writer& writer, const EngineAddress& address) {
   }
 }
 
-/// None when a limit is exceeded.
-std::optional<EngineAddress> get_address(Reader& reader) {
-  const uint32_t count = reader.get<uint8_t>();
-  if (count > kRailsMax || count == 0) return std::nullopt;
+EngineAddress take_address(ByteReader& reader) {
+  const uint32_t count = reader.take<uint8_t>();
+  reader.require(count >= 1 && count <= kRailsMax);
   EngineAddress address;
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t length = reader.get<uint16_t>();
-    if (length > kRailAddressBytesMax) return std::nullopt;
-    const std::span<const std::byte> bytes = reader.get_bytes(length);
+  for (uint32_t i = 0; i < count && reader.ok(); ++i) {
+    const uint32_t length = reader.take<uint16_t>();
+    reader.require(length <= kRailAddressBytesMax);
+    const std::span<const std::byte> bytes = reader.take_bytes(length);
     address.rails.emplace_back(bytes.begin(), bytes.end());
   }
   return address;
@@ -102,60 +57,66 @@ std::optional<EngineAddress> get_address(Reader& reader) {
 
 struct Encode {
   Bytes operator()(const UserMessage& message) const {
-    Writer writer(Kind::kUserMessage);
+    Writer writer = begin(Kind::kUserMessage);
     writer.put_bytes(message.bytes);
     return writer.take();
   }
   Bytes operator()(const FenceRequest& request) const {
-    Writer writer(Kind::kFenceRequest);
+    Writer writer = begin(Kind::kFenceRequest);
     writer.put(request.id);
     writer.put(static_cast<uint8_t>(request.rail));
     writer.put(static_cast<uint16_t>(request.keys.size()));
     for (uint64_t key : request.keys) writer.put(key);
-    writer.put(static_cast<uint8_t>(request.immediate.has_value()));
+    writer.put(request.immediate.has_value());
     if (request.immediate.has_value()) writer.put(*request.immediate);
     put_address(writer, request.reply_to);
     return writer.take();
   }
   Bytes operator()(const FenceReply& reply) const {
-    Writer writer(Kind::kFenceReply);
+    Writer writer = begin(Kind::kFenceReply);
     writer.put(reply.id);
-    writer.put(static_cast<uint8_t>(reply.fenced));
-    writer.put(static_cast<uint8_t>(reply.arrival.status));
+    writer.put(reply.fenced);
+    writer.put_enum(reply.arrival.status);
     writer.put(reply.arrival.counted);
     return writer.take();
   }
 };
 
-Result<EngineMessage> decode_fence_request(Reader& reader, size_t bytes) {
-  FenceRequest request{.id = reader.get<uint64_t>(), .rail = reader.get<uint8_t>()};
-  const uint32_t keys = reader.get<uint16_t>();
-  if (keys == 0 || keys > kFenceKeysMax || request.rail >= kRailsMax) {
-    return malformed("fence request", bytes);
+FenceRequest take_fence_request(ByteReader& reader) {
+  FenceRequest request;
+  request.id = reader.take<uint64_t>();
+  request.rail = reader.take<uint8_t>();
+  reader.require(request.rail < kRailsMax);
+  const uint32_t keys = reader.take<uint16_t>();
+  reader.require(keys >= 1 && keys <= kFenceKeysMax);
+  for (uint32_t i = 0; i < keys && reader.ok(); ++i) {
+    request.keys.push_back(reader.take<uint64_t>());
   }
-  for (uint32_t i = 0; i < keys && !reader.is_short(); ++i) {
-    request.keys.push_back(reader.get<uint64_t>());
-  }
-  const uint8_t has_immediate = reader.get<uint8_t>();
-  if (has_immediate == 1) request.immediate = reader.get<uint32_t>();
-  auto address = get_address(reader);
-  if (has_immediate > 1 || !address.has_value() || !reader.is_whole()) {
-    return malformed("fence request", bytes);
-  }
-  request.reply_to = *std::move(address);
-  return EngineMessage(std::move(request));
+  if (reader.take_flag()) request.immediate = reader.take<uint32_t>();
+  request.reply_to = take_address(reader);
+  return request;
+}
+
+FenceReply take_fence_reply(ByteReader& reader) {
+  using Status = ArrivalState::Status;
+  FenceReply reply;
+  reply.id = reader.take<uint64_t>();
+  reply.fenced = reader.take_flag();
+  reply.arrival.status = reader.take_enum(Status::kWaiting, Status::kGone);
+  reply.arrival.counted = reader.take<uint64_t>();
+  return reply;
 }
 
 }  // namespace
 
 Bytes encode(const EngineAddress& address) {
-  Writer writer(Kind::kAddress);
+  Writer writer = begin(Kind::kAddress);
   put_address(writer, address);
   return writer.take();
 }
 
 Bytes encode(const RegionDescriptor& descriptor) {
-  Writer writer(Kind::kRegion);
+  Writer writer = begin(Kind::kRegion);
   writer.put(descriptor.bytes);
   writer.put(static_cast<uint8_t>(descriptor.rails.size()));
   for (const RemoteKey& rail : descriptor.rails) {
@@ -166,24 +127,24 @@ Bytes encode(const RegionDescriptor& descriptor) {
 }
 
 Result<EngineAddress> decode_address(std::span<const std::byte> bytes) {
-  Reader reader(bytes);
-  if (!starts_as(reader, Kind::kAddress)) return malformed("engine address", bytes.size());
-  auto address = get_address(reader);
-  if (!address.has_value() || !reader.is_whole()) return malformed("engine address", bytes.size());
-  return *std::move(address);
+  ByteReader reader(bytes);
+  take_start(reader, Kind::kAddress);
+  EngineAddress address = take_address(reader);
+  if (!reader.is_at_end()) return malformed("engine address", bytes.size());
+  return address;
 }
 
 Result<RegionDescriptor> decode_region(std::span<const std::byte> bytes) {
-  Reader reader(bytes);
-  if (!starts_as(reader, Kind::kRegion)) return malformed("region descriptor", bytes.size());
-  RegionDescriptor descriptor{.bytes = reader.get<uint64_t>()};
-  const uint32_t count = reader.get<uint8_t>();
-  if (count > kRailsMax || count == 0) return malformed("region descriptor", bytes.size());
-  for (uint32_t i = 0; i < count; ++i) {
-    const uint64_t key = reader.get<uint64_t>();
-    descriptor.rails.push_back({.key = key, .base = reader.get<uint64_t>()});
+  ByteReader reader(bytes);
+  take_start(reader, Kind::kRegion);
+  RegionDescriptor descriptor{.bytes = reader.take<uint64_t>()};
+  const uint32_t count = reader.take<uint8_t>();
+  reader.require(count >= 1 && count <= kRailsMax);
+  for (uint32_t i = 0; i < count && reader.ok(); ++i) {
+    const auto key = reader.take<uint64_t>();
+    descriptor.rails.push_back({.key = key, .base = reader.take<uint64_t>()});
   }
-  if (!reader.is_whole()) return malformed("region descriptor", bytes.size());
+  if (!reader.is_at_end()) return malformed("region descriptor", bytes.size());
   return descriptor;
 }
 
@@ -192,29 +153,26 @@ Bytes encode(const EngineMessage& message) {
 }
 
 Result<EngineMessage> decode_message(std::span<const std::byte> bytes) {
-  Reader reader(bytes);
-  if (reader.get<uint8_t>() != kVersion) return malformed("message", bytes.size());
-  switch (static_cast<Kind>(reader.get<uint8_t>())) {
-    case Kind::kUserMessage:
-      return EngineMessage(UserMessage{{reader.rest().begin(), reader.rest().end()}});
-    case Kind::kFenceRequest:
-      return decode_fence_request(reader, bytes.size());
-    case Kind::kFenceReply: {
-      FenceReply reply{.id = reader.get<uint64_t>()};
-      const uint8_t fenced = reader.get<uint8_t>();
-      const uint8_t status = reader.get<uint8_t>();
-      reply.arrival.counted = reader.get<uint64_t>();
-      if (fenced > 1 || status > static_cast<uint8_t>(ArrivalState::Status::kGone) ||
-          !reader.is_whole()) {
-        return malformed("fence reply", bytes.size());
-      }
-      reply.fenced = fenced == 1;
-      reply.arrival.status = static_cast<ArrivalState::Status>(status);
-      return EngineMessage(reply);
+  ByteReader reader(bytes);
+  reader.require(reader.take<uint8_t>() == kVersion);
+  EngineMessage message;
+  switch (static_cast<Kind>(reader.take<uint8_t>())) {
+    case Kind::kUserMessage: {
+      const std::span<const std::byte> content = reader.take_bytes(reader.rest().size());
+      message = UserMessage{{content.begin(), content.end()}};
+      break;
     }
+    case Kind::kFenceRequest:
+      message = take_fence_request(reader);
+      break;
+    case Kind::kFenceReply:
+      message = take_fence_reply(reader);
+      break;
     default:
-      return malformed("message", bytes.size());
+      reader.require(false);
   }
+  if (!reader.is_at_end()) return malformed("message", bytes.size());
+  return message;
 }
 
 }  // namespace tandem::transfer

@@ -1,163 +1,105 @@
 #include "cluster/handoff/message.h"
 
 #include <algorithm>
-#include <concepts>
-#include <utility>
+
+#include "base/bytes.h"
 
 namespace tandem::cluster::handoff {
 namespace {
-
-constexpr uint8_t kCodes = static_cast<uint8_t>(Code::kInternal) + 1;
 
 bool is_printable(char c) {
   return c >= ' ' && c <= '~';
 }
 
-class Writer {
- public:
-  explicit Writer(const MessageLimits& limits) : limits_(limits) {}
+using Writer = ByteWriter<std::vector<std::byte>>;
 
-  template <std::unsigned_integral Int>
-  void put(Int value) {
-    for (size_t i = 0; i < sizeof(Int); ++i) {
-      bytes.push_back(static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * i)));
-    }
-  }
-  void put(std::string_view text) {
-    put(static_cast<uint32_t>(text.size()));
-    for (const char c : text) bytes.push_back(static_cast<std::byte>(c));
-  }
-  template <typename Item, typename Field>
-  void put_list(const std::vector<Item>& items, Field field) {
-    put(static_cast<uint32_t>(items.size()));
-    for (const Item& item : items) put(static_cast<uint32_t>(field(item)));
-  }
+struct PutBody {
+  Writer& writer;
+  const MessageLimits& limits;
 
   void operator()(const Start& start) {
-    put_list(start.tokens, [](TokenId token) { return token; });
-    put(start.first_position);
-    put_list(start.pages, [](PageId page) { return page.value; });
-    put_list(start.writes, [](uint32_t count) { return count; });
-    put(start.sidecar_first);
-    put(start.cache_salt);
-    put(start.time_left_us);
+    writer.put_list(start.tokens, [&](TokenId id) { writer.put(static_cast<uint32_t>(id)); });
+    writer.put(start.first_position);
+    writer.put_list(start.pages, [&](PageId page) { writer.put(page.value); });
+    writer.put_list(start.writes, [&](uint32_t count) { writer.put(count); });
+    writer.put(start.sidecar_first);
+    writer.put_text(start.cache_salt);
+    writer.put(start.time_left_us);
   }
   void operator()(const Cancel&) {}
   void operator()(const Accepted&) {}
   void operator()(const Failed& failed) { put(failed.cause); }
   void operator()(const Drained& drained) {
-    put(static_cast<uint8_t>(drained.cause.has_value()));
+    writer.put(drained.cause.has_value());
     if (drained.cause) put(*drained.cause);
   }
   void operator()(const Heartbeat&) {}
   void operator()(const Ask&) {}
 
-  std::vector<std::byte> bytes;
-
- private:
   void put(const Cause& cause) {
-    std::string text = cause.text.substr(0, limits_.text_bytes_max);
+    std::string text = cause.text.substr(0, limits.text_bytes_max);
     std::ranges::replace_if(text, [](char c) { return !is_printable(c); }, '?');
-    put(static_cast<uint8_t>(cause.code));
-    put(std::string_view(text));
+    writer.put_enum(cause.code);
+    writer.put_text(text);
   }
-  const MessageLimits& limits_;
 };
 
-/// Takes fields from the front; after the first that is not there, or not allowed, nothing counts.
-class Reader {
- public:
-  Reader(std::span<const std::byte> bytes, const MessageLimits& limits)
-      : rest_(bytes), limits_(limits) {}
+/// At least one item, each in [least, most].
+std::vector<uint32_t> take_numbers(ByteReader& reader, uint32_t count_max, uint32_t least,
+                                   uint32_t most) {
+  auto numbers = reader.take_list(count_max, sizeof(uint32_t), [&] {
+    const auto value = reader.take<uint32_t>();
+    reader.require(value >= least && value <= most);
+    return value;
+  });
+  reader.require(!numbers.empty());
+  return numbers;
+}
 
-  template <std::unsigned_integral Int>
-  Int take() {
-    if (!require(rest_.size() >= sizeof(Int))) return 0;
-    uint64_t value = 0;
-    for (size_t i = 0; i < sizeof(Int); ++i) {
-      value |= static_cast<uint64_t>(rest_[i]) << (8 * i);
-    }
-    rest_ = rest_.subspan(sizeof(Int));
-    return static_cast<Int>(value);
+Start take_start(ByteReader& reader, const MessageLimits& limits) {
+  Start start;
+  const auto last_token = static_cast<uint32_t>(limits.vocabulary_size) - 1;
+  const auto tokens = take_numbers(reader, limits.tokens_max, 0, last_token);
+  start.tokens.assign(tokens.begin(), tokens.end());
+  start.first_position = reader.take<uint32_t>();
+  reader.require(uint64_t{start.first_position} + 1 < start.tokens.size());
+  for (const uint32_t page : take_numbers(reader, limits.pages_max, 0, UINT32_MAX)) {
+    start.pages.push_back(PageId{page});
   }
-  std::string take_text(uint32_t bytes_max) {
-    const auto size = take<uint32_t>();
-    if (!require(size <= bytes_max && size <= rest_.size())) return {};
-    std::string text(reinterpret_cast<const char*>(rest_.data()), size);
-    rest_ = rest_.subspan(size);
-    return text;
-  }
-  /// At least one item, each in [least, most].
-  template <typename Item, typename Make>
-  std::vector<Item> take_list(uint32_t count_max, std::pair<uint32_t, uint32_t> range, Make make) {
-    const auto count = take<uint32_t>();
-    std::vector<Item> items;
-    if (!require(count >= 1 && count <= count_max && count <= rest_.size() / sizeof(uint32_t))) {
-      return items;
-    }
-    items.reserve(count);
-    for (uint32_t i = 0; i < count; ++i) {
-      const auto value = take<uint32_t>();
-      require(value >= range.first && value <= range.second);
-      items.push_back(make(value));
-    }
-    return items;
-  }
+  start.writes = take_numbers(reader, limits.ranks_max, 1, UINT32_MAX);
+  start.sidecar_first = reader.take<uint64_t>();
+  start.cache_salt = reader.take_text(limits.salt_bytes_max);
+  start.time_left_us = reader.take<uint64_t>();
+  return start;
+}
 
-  Start take_start() {
-    Start start;
-    const auto last_token = static_cast<uint32_t>(limits_.vocabulary_size) - 1;
-    start.tokens = take_list<TokenId>(limits_.tokens_max, {0, last_token},
-                                      [](uint32_t value) { return static_cast<TokenId>(value); });
-    start.first_position = take<uint32_t>();
-    require(uint64_t{start.first_position} + 1 < start.tokens.size());
-    start.pages = take_list<PageId>(limits_.pages_max, {0, UINT32_MAX},
-                                    [](uint32_t value) { return PageId{value}; });
-    start.writes = take_list<uint32_t>(limits_.ranks_max, {1, UINT32_MAX},
-                                       [](uint32_t value) { return value; });
-    start.sidecar_first = take<uint64_t>();
-    start.cache_salt = take_text(limits_.salt_bytes_max);
-    start.time_left_us = take<uint64_t>();
-    return start;
-  }
-  Cause take_cause() {
-    const auto code = take<uint8_t>();
-    require(code < kCodes);
-    Cause cause{static_cast<Code>(code), take_text(limits_.text_bytes_max)};
-    require(std::ranges::all_of(cause.text, is_printable));
-    return cause;
-  }
-  Drained take_drained() {
-    const auto has_cause = take<uint8_t>();
-    require(has_cause <= 1);
-    Drained drained;
-    if (has_cause == 1) drained.cause = take_cause();
-    return drained;
-  }
+Cause take_cause(ByteReader& reader, const MessageLimits& limits) {
+  const Code code = reader.take_enum(Code{}, Code::kInternal);
+  Cause cause{code, reader.take_text(limits.text_bytes_max)};
+  reader.require(std::ranges::all_of(cause.text, is_printable));
+  return cause;
+}
 
-  bool require(bool condition) { return good_ = good_ && condition; }
-  bool is_at_end() const { return good_ && rest_.empty(); }
-
- private:
-  std::span<const std::byte> rest_;
-  const MessageLimits& limits_;
-  bool good_ = true;
-};
+Drained take_drained(ByteReader& reader, const MessageLimits& limits) {
+  Drained drained;
+  if (reader.take_flag()) drained.cause = take_cause(reader, limits);
+  return drained;
+}
 
 }  // namespace
 
 std::vector<std::byte> encode(const Message& message, const MessageLimits& limits) {
-  Writer writer(limits);
+  Writer writer;
   writer.put(static_cast<uint8_t>(message.body.index()));
   writer.put(message.link.value);
   writer.put(message.key.slot);
   writer.put(message.key.epoch);
-  std::visit(writer, message.body);
-  return std::move(writer.bytes);
+  std::visit(PutBody{writer, limits}, message.body);
+  return writer.take();
 }
 
 Result<Message> decode(std::span<const std::byte> bytes, const MessageLimits& limits) {
-  Reader reader(bytes, limits);
+  ByteReader reader(bytes);
   Message message;
   const auto kind = reader.take<uint8_t>();
   message.link.value = reader.take<uint64_t>();
@@ -165,7 +107,7 @@ Result<Message> decode(std::span<const std::byte> bytes, const MessageLimits& li
   message.key.epoch = reader.take<uint64_t>();
   switch (kind) {
     case 0:
-      message.body = reader.take_start();
+      message.body = take_start(reader, limits);
       break;
     case 1:
       message.body = Cancel{};
@@ -174,10 +116,10 @@ Result<Message> decode(std::span<const std::byte> bytes, const MessageLimits& li
       message.body = Accepted{};
       break;
     case 3:
-      message.body = Failed{reader.take_cause()};
+      message.body = Failed{take_cause(reader, limits)};
       break;
     case 4:
-      message.body = reader.take_drained();
+      message.body = take_drained(reader, limits);
       break;
     case 5:
       message.body = Heartbeat{};

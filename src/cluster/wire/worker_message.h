@@ -86,22 +86,25 @@ struct Welcome {
   uint64_t generation = 0;  ///< of the prefill worker's process
 };
 
-/// All that differ and must not: kFailedPrecondition with one line per field and both values.
+/// kFailedPrecondition names all fields that differ and must not, with both values: build, model,
+/// compute, vocabulary, and what kv::layout_mismatches() finds.
 Result<void> check_match(const Hello& decode, const Hello& prefill);
 
 /// The second call opens a link; its answer is empty.
 using WorkerCall = std::variant<Hello, LinkOffer>;
 
 struct WireLimits {
-  uint32_t tokens_max = 1 << 20;  ///< of a prompt
-  uint32_t list_max = 4096;       ///< of any other list
-  uint32_t text_bytes_max = 8192;
+  uint32_t tokens_max = 1 << 20;      ///< of a prompt
+  int32_t vocabulary_size = 1 << 20;  ///< token ids are below
+  uint32_t list_max = 4096;           ///< of any other list
+  uint32_t text_bytes_max = 8192;     ///< reasons and errors that are longer are cut by encode()
 };
 
 /// Little-endian fields in the order above, lists with a 32-bit count. decode*() take any bytes:
 /// kDataLoss unless they are exactly one such value within the limits; they allocate in proportion
-/// to `bytes`.
-std::string encode(const WorkerMessage& message);
+/// to `bytes`. What is returned has valid layouts with as many ranks as they say, finite sampling
+/// parameters, and an error in exactly those events that end with one. HandoffBytes are not read.
+std::string encode(const WorkerMessage& message, const WireLimits& limits = {});
 Result<WorkerMessage> decode_message(std::string_view bytes, const WireLimits& limits);
 std::string encode(const WorkerCall& call);
 Result<WorkerCall> decode_call(std::string_view bytes, const WireLimits& limits);
