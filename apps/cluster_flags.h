@@ -7,6 +7,7 @@
 
 #include "apps/run_engine.h"
 #include "base/result.h"
+#include "model/sharding.h"
 #include "rpc/grpc_channel.h"
 #include "rpc/membership.h"
 #include "transfer/libfabric/options.h"
@@ -23,6 +24,10 @@ struct LaunchOptions {
   int decode_tensor_parallel = 1;
 
   bool starts_workers() const { return prefill_workers > 0; }
+  model::Layout prefill_layout() const { return {.tensor_parallel = prefill_tensor_parallel}; }
+  model::Layout decode_layout() const {
+    return {.tensor_parallel = decode_tensor_parallel, .data_parallel = decode_data_parallel};
+  }
 };
 
 /// The flags of LaunchOptions. They need each other, and exclude those flags of `verb`, which has

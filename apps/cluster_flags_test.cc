@@ -139,6 +139,19 @@ TEST(Discovery, IsAListOrAnEtcd) {
   }
 }
 
+model::ModelConfig small_config() {
+  return {.hidden_size = 64,
+          .layers_count = 1,
+          .heads = 8,
+          .kv_heads = 4,
+          .head_dim = 8,
+          .moe_intermediate_size = 128,
+          .experts_count = 4,
+          .experts_per_token = 2,
+          .layer_is_moe = {true},
+          .vocab_size = 256};
+}
+
 TEST(Launch, WorkersUnderstandWhatTheyAreTold) {
   const auto serve = Verb::serve();
   ASSERT_EQ(serve->refusal({"some model", "--prefill-workers", "2", "--prefill-tp", "4",
@@ -179,16 +192,7 @@ TEST(Launch, WorkersUnderstandWhatTheyAreTold) {
 }
 
 TEST(Launch, LayoutsThatDoNotFitTheModelAreRefusedBeforeTheStart) {
-  const model::ModelConfig config{.hidden_size = 64,
-                                  .layers_count = 1,
-                                  .heads = 8,
-                                  .kv_heads = 4,
-                                  .head_dim = 8,
-                                  .moe_intermediate_size = 128,
-                                  .experts_count = 4,
-                                  .experts_per_token = 2,
-                                  .layer_is_moe = {true},
-                                  .vocab_size = 256};
+  const model::ModelConfig config = small_config();
   const auto refusal_of = [&](const LaunchOptions& options) {
     const auto checked = check_workers(options, config);
     return checked.ok() ? "" : checked.error().what;
@@ -198,6 +202,32 @@ TEST(Launch, LayoutsThatDoNotFitTheModelAreRefusedBeforeTheStart) {
   EXPECT_THAT(refusal_of({.decode_tensor_parallel = 3}),
               StartsWith("--decode-tp 3 --decode-dp 1: "));
   EXPECT_THAT(refusal_of({.decode_data_parallel = 5}), HasSubstr("--decode-dp 5: ")) << "experts";
+}
+
+TEST(Launch, AllWorkersTogetherMustFit) {
+  const model::ModelConfig config = small_config();
+  const WorkerModel model{
+      .config = config,
+      .limits = {.model_length_max = 256, .pages_total = 64, .vocabulary_size = 256}};
+  const auto fits = [&](const LaunchOptions& options, size_t bytes) {
+    return require_memory_of_workers(options, model, {.machine_bytes = bytes}).ok();
+  };
+  // Memory for one of each, to the byte.
+  const LaunchOptions one{.prefill_workers = 1, .decode_workers = 1, .decode_data_parallel = 2};
+  size_t enough = 1;
+  while (!fits(one, enough)) enough *= 2;
+  for (size_t step = enough / 4; step > 0; step /= 2) {
+    if (fits(one, enough - step)) enough -= step;
+  }
+  EXPECT_FALSE(fits(one, enough - 1));
+  EXPECT_TRUE(
+      fits({.prefill_workers = 2, .decode_workers = 2, .decode_data_parallel = 2}, 2 * enough));
+  EXPECT_FALSE(
+      fits({.prefill_workers = 2, .decode_workers = 2, .decode_data_parallel = 2}, 2 * enough - 1));
+  EXPECT_FALSE(
+      fits({.prefill_workers = 1, .decode_workers = 1, .decode_data_parallel = 4}, enough));
+  const auto refused = require_memory_of_workers(one, model, {.machine_bytes = 1 << 20});
+  EXPECT_THAT(refused.error().what, HasSubstr("1.0 MiB are available"));
 }
 
 TEST(Launch, PortsDiffer) {

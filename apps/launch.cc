@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "apps/memory_plan.h"
+#include "engine/rank_set.h"
 #include "io/host.h"
 #include "io/socket.h"
 
@@ -42,6 +44,30 @@ std::vector<std::string> given_flags(const CLI::App& serve) {
       arguments.push_back(fmt::format("{}={}", name, option->results().back()));
   }
   return arguments;
+}
+
+/// What one worker of this layout needs.
+Result<size_t> bytes_of_worker(const WorkerModel& model, const model::Layout& layout,
+                               bool receives_kv, const cpu::HostMemory& host) {
+  size_t heap_bytes = 0;
+  if (layout.ranks_count() > 1) {
+    heap_bytes = TANDEM_TRY(engine::RankSet::heap_bytes({.config = model.config,
+                                                         .layout = layout,
+                                                         .limits = model.limits,
+                                                         .compute = model.compute}));
+  }
+  const MemoryDemand demand{
+      .config = model.config,
+      .compute = model.compute,
+      .model_length_max = model.limits.model_length_max,
+      .step = engine::StepMemory::options_of(model.limits, model.compute),
+      .threads_count = std::max(1, model.threads_count / layout.ranks_count()),
+      .size_flags = SizeFlags::kLengthAndCache,
+      .layout = layout,
+      .ranks_count = layout.ranks_count(),
+      .heap_bytes = heap_bytes,
+      .receives_kv = receives_kv};
+  return plan_memory(demand, host).needed_bytes();
 }
 
 Error no_secret(const char* what) {
@@ -82,12 +108,26 @@ Result<void> check_workers(const LaunchOptions& options, const model::ModelConfi
     const auto shard = model::Shard::create(config, layout, 0);
     return shard.ok() ? Result<void>() : with_context(shard.error(), flags);
   };
-  TANDEM_TRY(check({.tensor_parallel = options.prefill_tensor_parallel},
+  TANDEM_TRY(check(options.prefill_layout(),
                    fmt::format("--prefill-tp {}", options.prefill_tensor_parallel)));
-  return check({.tensor_parallel = options.decode_tensor_parallel,
-                .data_parallel = options.decode_data_parallel},
+  return check(options.decode_layout(),
                fmt::format("--decode-tp {} --decode-dp {}", options.decode_tensor_parallel,
                            options.decode_data_parallel));
+}
+
+Result<void> require_memory_of_workers(const LaunchOptions& options, const WorkerModel& model,
+                                       const cpu::HostMemory& host) {
+  const size_t prefill = TANDEM_TRY(bytes_of_worker(model, options.prefill_layout(), false, host));
+  const size_t decode = TANDEM_TRY(bytes_of_worker(model, options.decode_layout(), true, host));
+  const size_t needed = static_cast<size_t>(options.prefill_workers) * prefill +
+                        static_cast<size_t>(options.decode_workers) * decode;
+  if (needed <= host.available_bytes()) return {};
+  return make_error(
+      Code::kResourceExhausted,
+      fmt::format("--prefill-workers {} with {} each and --decode-workers {} with {} each need {}, "
+                  "and {} are available: start fewer, or lower --kv-cache-tokens",
+                  options.prefill_workers, bytes_text(prefill), options.decode_workers,
+                  bytes_text(decode), bytes_text(needed), bytes_text(host.available_bytes())));
 }
 
 Result<std::vector<rpc::Member>> plan_workers(const LaunchOptions& options) {
@@ -115,8 +155,9 @@ std::vector<Supervisor::Child> worker_processes(const CLI::App& serve,
   const int threads = std::max(1, settings.threads_count / static_cast<int>(workers.size()));
   std::vector<Supervisor::Child> children;
   for (const rpc::Member& worker : workers) {
-    const bool decodes = worker.role == rpc::Role::kDecode;
-    const LaunchOptions& layout = settings.layout;
+    const model::Layout layout = worker.role == rpc::Role::kDecode
+                                     ? settings.layout.decode_layout()
+                                     : settings.layout.prefill_layout();
     std::vector<std::string> arguments = {
         "worker",
         fmt::format("--role={}", rpc::role_name(worker.role)),
@@ -127,9 +168,8 @@ std::vector<Supervisor::Child> worker_processes(const CLI::App& serve,
         fmt::format("--data-interface={}", kHost),
         fmt::format("--parent-pid={}", getpid()),
         fmt::format("--threads={}", threads),
-        fmt::format("--tensor-parallel-size={}",
-                    decodes ? layout.decode_tensor_parallel : layout.prefill_tensor_parallel),
-        fmt::format("--data-parallel-size={}", decodes ? layout.decode_data_parallel : 1)};
+        fmt::format("--tensor-parallel-size={}", layout.tensor_parallel),
+        fmt::format("--data-parallel-size={}", layout.data_parallel)};
     arguments.insert(arguments.end(), given.begin(), given.end());
     children.push_back({worker.id, {"/proc/self/exe", std::move(arguments)}});
   }

@@ -10,6 +10,8 @@
 #include "apps/cluster_flags.h"
 #include "apps/supervisor.h"
 #include "base/result.h"
+#include "cpu/host_memory.h"
+#include "engine/limits.h"
 #include "io/open_file.h"
 #include "model/sharding.h"
 #include "rpc/membership.h"
@@ -31,6 +33,18 @@ class ClusterSecret {
 
 /// Whether workers of these layouts can hold the model; an error names the flag that is wrong.
 Result<void> check_workers(const LaunchOptions& options, const model::ModelConfig& config);
+
+/// What every worker runs.
+struct WorkerModel {
+  const model::ModelConfig& config;
+  DType compute = DType::kBF16;
+  engine::Limits limits;
+  int threads_count = 1;  ///< of one worker
+};
+/// kResourceExhausted when all workers together need more than `host` has: each would see the same
+/// free memory, and find that it fits. check_workers() has passed.
+Result<void> require_memory_of_workers(const LaunchOptions& options, const WorkerModel& model,
+                                       const cpu::HostMemory& host);
 
 /// The workers of `serve`, decode workers first, with names and ports of this host that were free a
 /// moment ago.

@@ -16,7 +16,8 @@ using wire::Writer;
 enum class Kind : uint8_t { kHello = 1, kLinkOffer, kWelcome };
 
 constexpr uint32_t kTransferBytesMax = 8192;  ///< of an encoded address or region
-constexpr size_t kRankBytesMin = 12;          ///< three counts, of an offer's rank
+constexpr size_t kRankBytesMin = 8;           ///< two counts, of an offer's rank
+constexpr size_t kRegionsBytesMin = 8;        ///< two counts
 
 void put_layout(Writer& writer, const kv::KvLayout& layout) {
   writer.put(layout.format);
@@ -97,8 +98,10 @@ void put(Writer& writer, const LinkOffer& offer) {
   put_layout(writer, offer.layout);
   writer.put_list(offer.ranks, [&](const LinkOffer::Rank& rank) {
     put_transfer(writer, rank.address);
-    put_transfer(writer, rank.memory);
-    put_transfer(writer, rank.sidecars);
+    writer.put_list(rank.regions, [&](const LinkOffer::Regions& regions) {
+      put_transfer(writer, regions.memory);
+      put_transfer(writer, regions.sidecars);
+    });
   });
 }
 
@@ -110,8 +113,12 @@ LinkOffer take_offer(ByteReader& reader, const WireLimits& limits) {
   offer.ranks = reader.take_list(limits.list_max, kRankBytesMin, [&] {
     LinkOffer::Rank rank;
     rank.address = take_transfer(reader, transfer::decode_address);
-    rank.memory = take_transfer(reader, transfer::decode_region);
-    rank.sidecars = take_transfer(reader, transfer::decode_region);
+    rank.regions = reader.take_list(limits.list_max, kRegionsBytesMin, [&] {
+      LinkOffer::Regions regions;
+      regions.memory = take_transfer(reader, transfer::decode_region);
+      regions.sidecars = take_transfer(reader, transfer::decode_region);
+      return regions;
+    });
     return rank;
   });
   reader.require(offer.ranks.size() == offer.layout.ranks_count());

@@ -135,9 +135,10 @@ const Changes<LinkOffer> kOfferChanges = {
     [](LinkOffer& o) { o.name = "d0 rank 1"; },
     [](LinkOffer& o) { o.layout.pages_total = 77; },
     [](LinkOffer& o) { o.ranks[1].address.rails[0] = {std::byte{9}}; },
-    [](LinkOffer& o) { o.ranks[0].memory.bytes = 1ull << 40; },
-    [](LinkOffer& o) { o.ranks[1].sidecars.rails[0].key = 77; },
-    [](LinkOffer& o) { std::swap(o.ranks[0].memory, o.ranks[0].sidecars); },
+    [](LinkOffer& o) { o.ranks[0].regions[0].memory.bytes = 1ull << 40; },
+    [](LinkOffer& o) { o.ranks[1].regions[1].sidecars.rails[0].key = 77; },
+    [](LinkOffer& o) { o.ranks[1].regions.pop_back(); },
+    [](LinkOffer& o) { std::swap(o.ranks[0].regions[0].memory, o.ranks[0].regions[0].sidecars); },
 };
 
 Submit some_submit() {
@@ -160,7 +161,8 @@ Hello some_hello() {
 }
 
 LinkOffer some_offer() {
-  const LinkOffer::Rank rank{{{{std::byte{1}}}}, {100, {{1, 2}}}, {200, {{3, 4}}}};
+  const LinkOffer::Regions regions{{100, {{1, 2}}}, {200, {{3, 4}}}};
+  const LinkOffer::Rank rank{{{{std::byte{1}}}}, {regions, regions}};
   return {handoff::LinkId{5}, "d0", some_layout(), {rank, rank}};
 }
 
@@ -324,7 +326,7 @@ TEST(WorkerMessage, EveryFieldHasItsLimit) {
                      [](Hello& h) { h.layout.rank_heads = {{0, 1}}; },
                      [](Hello& h) { h.layout.element = static_cast<kv::KvElement>(3); }});
   expect_refused<WorkerCall>(some_offer(), {[](LinkOffer& o) { o.ranks.pop_back(); },
-                                            [](LinkOffer& o) { o.ranks[0].memory.rails.clear(); }});
+                                            [](LinkOffer& o) { o.ranks[0].regions[0].memory.rails.clear(); }});
   expect_refused<Welcome>(some_welcome(), {[](Welcome& w) { w.source.ranks.pop_back(); }});
 }
 
