@@ -10,7 +10,7 @@
 #include "cluster/delivery/data_rank.h"
 #include "cluster/delivery/link_offer.h"
 #include "cluster/handoff/key.h"
-#include "io/post_box.h"
+#include "io/executor.h"
 #include "kv/transfer_plan.h"
 
 namespace tandem::cluster {
@@ -31,9 +31,9 @@ class KvReceiverEvents {
 /// what they find is posted back. Owner's thread only.
 class KvReceiver {
  public:
-  /// `ranks` are the group's, in its order, and their `sidecars` equally long. `box` is of the
-  /// owner's executor and, like `events`, outlives this.
-  KvReceiver(kv::KvLayout layout, std::vector<DataRank> ranks, io::PostBox& box,
+  /// `ranks` are the group's, in its order, and their `sidecars` equally long. `executor` is the
+  /// owner's; it and `events` outlive this.
+  KvReceiver(kv::KvLayout layout, std::vector<DataRank> ranks, io::Executor& executor,
              KvReceiverEvents& events);
   ~KvReceiver();
 
@@ -43,7 +43,8 @@ class KvReceiver {
 
   // Links.
   /// Grants the memory to a source that layout() matches; `done` gets what to send to it. Between
-  /// here and fence() the link counts as open.
+  /// here and fence() or forget() the link is open, unless `done` says otherwise; after those it is
+  /// not called any more.
   void open_link(handoff::LinkId link, std::string name, const LinkSource& source,
                  std::function<void(Result<LinkOffer>)> done);
   /// Takes the grants back. on_fenced follows if can_fence().
@@ -52,10 +53,12 @@ class KvReceiver {
   void forget(handoff::LinkId link);
 
   // Hand-offs.
-  /// Counts from 0; `armed` once it does, so that the writer may be told. An error is one of ours.
+  /// Counts from 0; `armed` once it does, so that the writer may be told. An error is one of ours:
+  /// nothing is counted.
   void arm(handoff::Immediate immediate, uint32_t rank, uint32_t writes,
-           std::function<void()> armed);
-  /// Counts it no more. After it no on_arrived for this immediate comes, not even one on its way.
+           std::function<void(Result<void>)> armed);
+  /// Counts it no more. After it neither `armed` nor on_arrived comes for this immediate, not even
+  /// one on its way. Nothing happens if it is not counted.
   void drop(handoff::Immediate immediate, uint32_t rank);
 
   /// What arrived where; the plan's target is layout().

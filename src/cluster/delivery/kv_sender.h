@@ -11,7 +11,7 @@
 #include "cluster/delivery/link_offer.h"
 #include "cluster/handoff/key.h"
 #include "cluster/handoff/prefiller.h"
-#include "io/post_box.h"
+#include "io/executor.h"
 #include "kv/transfer_plan.h"
 
 namespace tandem::cluster {
@@ -25,8 +25,9 @@ class KvSenderEvents {
   virtual void on_delivered(handoff::LinkedKey handoff, uint32_t writes) = 0;
   /// Not all were delivered, and none will land any more.
   virtual void on_write_failed(handoff::LinkedKey handoff, uint32_t writes, Error error) = 0;
-  /// Some may land until the target has closed its grant: the link is of no use any more, and its
-  /// target must hear of that. Its hand-offs' writes end in on_write_failed right after.
+  /// Some may land until the target has closed its grant, or a rank of it cannot be reached any
+  /// more: the link is of no use, and its target must hear of that. Told once; the hand-off's writes
+  /// end in on_write_failed right after. What is begun or submitted later is an error.
   virtual void on_link_broken(handoff::LinkId link, Error error) = 0;
 };
 
@@ -35,9 +36,9 @@ class KvSenderEvents {
 /// and what they find is posted back. Owner's thread only.
 class KvSender {
  public:
-  /// `ranks` are the worker's, in its order. `box` is of the owner's executor and, like `events`,
-  /// outlives this.
-  KvSender(kv::KvLayout layout, std::vector<DataRank> ranks, io::PostBox& box,
+  /// `ranks` are the worker's, in its order. `executor` is the owner's; it and `events` outlive
+  /// this.
+  KvSender(kv::KvLayout layout, std::vector<DataRank> ranks, io::Executor& executor,
            KvSenderEvents& events);
   ~KvSender();
 
@@ -45,7 +46,8 @@ class KvSender {
   const LinkSource& source() const;
 
   // Links.
-  /// `done` says whether writes can be submitted. The offer's layout matches.
+  /// `done` says whether writes can be submitted; after an error the link is not open. The offer's
+  /// layout is valid and matches. Not called after close_link().
   void open_link(LinkOffer offer, std::function<void(Result<void>)> done);
   /// Its hand-offs are ended by then.
   void close_link(handoff::LinkId link);
@@ -57,7 +59,8 @@ class KvSender {
     std::vector<PageId> target_pages;              ///< [slices]
     uint64_t sidecar_first = 0;
   };
-  void begin(Delivery delivery);
+  /// An error is of the link, or of places that the target named: nothing has begun.
+  Result<void> begin(Delivery delivery);
   /// The pages that hold positions from 0 on; grows as they are computed. Before submit() of what
   /// lies in them.
   void set_pages(handoff::LinkedKey handoff, std::vector<PageId> pages);

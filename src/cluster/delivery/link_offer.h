@@ -21,10 +21,15 @@ struct LinkOffer {
   handoff::LinkId link;
   std::string name;  ///< of the decode group, for messages: "d0 rank 2"
   kv::KvLayout layout;
-  struct Rank {
-    transfer::EngineAddress address;
+  /// A grant names one writer, since over tcp a fence cuts that writer's connection; so each source
+  /// rank gets keys of its own.
+  struct Regions {
     transfer::RegionDescriptor memory;    ///< KvRank::memory
     transfer::RegionDescriptor sidecars;  ///< kv::SidecarRecord[]
+  };
+  struct Rank {
+    transfer::EngineAddress address;
+    std::vector<Regions> regions;  ///< [source ranks]
   };
   std::vector<Rank> ranks;  ///< [target ranks]
 };
