@@ -68,10 +68,11 @@ KvReceiver::State::State(kv::KvLayout given_layout, std::vector<DataRank> data,
   TANDEM_CHECK(data.size() == layout.ranks_count(), "a data rank for every rank of the layout");
   for (DataRank& each : data) {
     const auto rank = static_cast<uint32_t>(ranks.size());
-    TANDEM_CHECK(each.sidecars.size() == data[0].sidecars.size(), "sidecars are equally long");
     TANDEM_CHECK(each.kv->memory().size() == 2 * layout.layers * layout.pool_bytes(rank),
                  "a rank's memory holds all of its pools");
     ranks.push_back(std::make_unique<Rank>(layout, rank, std::move(each), box));
+    TANDEM_CHECK(ranks[rank]->data.sidecars.size() == ranks[0]->data.sidecars.size(),
+                 "sidecars are equally long");
   }
 }
 
@@ -93,13 +94,13 @@ void KvReceiver::open_link(handoff::LinkId link, std::string name, const LinkSou
                            std::function<void(Result<LinkOffer>)> done) {
   State* state = state_.get();
   const auto ranks_count = static_cast<uint32_t>(state->ranks.size());
-  const bool is_new = state->links
-                          .emplace(link.value, State::Link{.offer = {.link = link,
-                                                                     .name = name,
-                                                                     .layout = state->layout},
-                                                           .ranks_left = ranks_count,
-                                                           .done = std::move(done)})
-                          .second;
+  const bool is_new =
+      state->links
+          .emplace(link.value,
+                   State::Link{.offer = {.link = link, .name = name, .layout = state->layout},
+                               .ranks_left = ranks_count,
+                               .done = std::move(done)})
+          .second;
   TANDEM_CHECK(is_new, "a link is opened once");
   state->links.at(link.value).offer.ranks.resize(ranks_count);
   for (uint32_t i = 0; i < ranks_count; ++i) {
@@ -190,10 +191,9 @@ void KvReceiver::arm(handoff::Immediate immediate, uint32_t rank, uint32_t write
       state->events.on_arrived(place.first, place.second);
     });
   };
-  const auto given = state->ranks[rank]->commands.try_submit(
-      [=](transfer::TransferEngine& engine) {
-        tell_armed(engine.expect(arrival_of(immediate), writes, tell_arrived));
-      });
+  const auto given = state->ranks[rank]->commands.try_submit([=](transfer::TransferEngine& engine) {
+    tell_armed(engine.expect(arrival_of(immediate), writes, tell_arrived));
+  });
   if (!given.ok()) tell_armed(given);
 }
 
@@ -233,8 +233,8 @@ void KvReceiver::State::verify_from(Rank& rank, uint32_t index,
   while (true) {
     verdict = rank.side.verify(*delivery, layer);
     if (!verdict.ok() || ++layer == delivery->plan->layers()) break;
-    const auto given = rank.commands.submit_more(
-        [this, &rank, index, delivery, layer](transfer::TransferEngine&) {
+    const auto given =
+        rank.commands.submit_more([this, &rank, index, delivery, layer](transfer::TransferEngine&) {
           verify_from(rank, index, delivery, layer);
         });
     if (given.ok()) return;
@@ -243,9 +243,8 @@ void KvReceiver::State::verify_from(Rank& rank, uint32_t index,
 }
 
 void KvReceiver::State::post_verdict(handoff::Key key, uint32_t rank, Result<void> verdict) {
-  box.post([this, key, rank, verdict = std::move(verdict)] {
-    events.on_verdict(key, rank, verdict);
-  });
+  box.post(
+      [this, key, rank, verdict = std::move(verdict)] { events.on_verdict(key, rank, verdict); });
 }
 
 }  // namespace tandem::cluster

@@ -187,9 +187,9 @@ Result<void> KvSender::begin(Delivery delivery) {
         map.records_count(rank) <= room[rank] - delivery.sidecar_first) {
       continue;
     }
-    return make_error(Code::kInvalidArgument,
-                      "the hand-off's sidecars lie beyond those of target rank " +
-                          std::to_string(rank));
+    return make_error(
+        Code::kInvalidArgument,
+        "the hand-off's sidecars lie beyond those of target rank " + std::to_string(rank));
   }
   State::Handoff begun{.delivery = std::make_shared<const Delivery>(std::move(delivery))};
   begun.staging.resize(state_->ranks.size());
@@ -210,13 +210,13 @@ Result<uint64_t> KvSender::State::staging_of(Handoff& handoff, uint32_t rank) {
   const uint64_t records = links_count * plan.layers() * kv::SidecarMap(plan).block_records();
   handoff.staging[rank] = ranks[rank]->staging.take(records);
   if (handoff.staging[rank]) return *handoff.staging[rank];
-  return make_error(Code::kResourceExhausted,
-                    "no room for " + std::to_string(records) +
-                        " sidecar records of a hand-off; try again later");
+  return make_error(
+      Code::kResourceExhausted,
+      "no room for " + std::to_string(records) + " sidecar records of a hand-off; try again later");
 }
 
-handoff::PrefillerPorts::Submitted KvSender::submit(
-    LinkedKey handoff, const handoff::PrefillerPorts::Slices& slices) {
+handoff::PrefillerPorts::Submitted KvSender::submit(LinkedKey handoff,
+                                                    const handoff::PrefillerPorts::Slices& slices) {
   State::Handoff& sent = state_->handoffs.at(handoff);
   const kv::TransferPlan& plan = *sent.delivery->plan;
   SenderRank::Portion portion{.handoff = handoff,
@@ -248,8 +248,8 @@ handoff::PrefillerPorts::Submitted KvSender::submit(
   if (!staging.ok()) return {.error = staging.error()};
   portion.staging_first = *staging;
   State::Rank& rank = *state_->ranks[slices.rank];
-  const auto given = rank.commands.try_submit(
-      [side = &rank.side, portion](transfer::TransferEngine& engine) {
+  const auto given =
+      rank.commands.try_submit([side = &rank.side, portion](transfer::TransferEngine& engine) {
         side->take(engine, portion);
       });
   if (!given.ok()) return {.error = given.error()};
@@ -285,9 +285,8 @@ void KvSender::end(LinkedKey handoff) {
     if (!ended.mapped().staging[i]) continue;
     State::Rank& rank = *state_->ranks[i];
     rank.staging.give_back(*ended.mapped().staging[i]);
-    rank.commands.submit([side = &rank.side, handoff](transfer::TransferEngine&) {
-      side->forget(handoff);
-    });
+    rank.commands.submit(
+        [side = &rank.side, handoff](transfer::TransferEngine&) { side->forget(handoff); });
   }
 }
 

@@ -36,9 +36,8 @@ void ReceiverRank::close(transfer::TransferEngine& engine, handoff::LinkId link,
   for (const Writer& writer : closing.writers) {
     for (const transfer::GrantId grant : writer.grants) {
       ++closing.grants_left;
-      engine.revoke(grant, [this, &engine, link](bool is_fenced) {
-        closed(engine, link, is_fenced);
-      });
+      engine.revoke(grant,
+                    [this, &engine, link](bool is_fenced) { closed(engine, link, is_fenced); });
     }
   }
   closed(engine, link, true);
@@ -79,14 +78,12 @@ Result<void> ReceiverRank::verify_pool(const KvReceiver::Delivery& delivery, uin
   const uint64_t first = delivery.sidecar_first + kv::SidecarMap(plan).block_first(link, layer) +
                          (is_value ? plan.slices_count() : 0);
   for (uint32_t slice = 0; slice < plan.slices_count(); ++slice) {
-    TANDEM_TRY(kv::check_record(data_.sidecars[first + slice],
-                                {.epoch = delivery.key.epoch,
-                                 .digest = digests_[slice],
-                                 .tokens = plan.slice_tokens(slice).count()},
-                                {.source_rank = from.source_rank,
-                                 .layer = layer,
-                                 .is_value = is_value,
-                                 .slice = slice}));
+    TANDEM_TRY(kv::check_record(
+        data_.sidecars[first + slice],
+        {.epoch = delivery.key.epoch,
+         .digest = digests_[slice],
+         .tokens = plan.slice_tokens(slice).count()},
+        {.source_rank = from.source_rank, .layer = layer, .is_value = is_value, .slice = slice}));
   }
   return {};
 }

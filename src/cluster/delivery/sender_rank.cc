@@ -16,9 +16,9 @@ constexpr size_t kBatchWrites = 256;
 
 Result<void> check_bytes(const transfer::RegionDescriptor& region, uint64_t bytes) {
   if (region.bytes == bytes) return {};
-  return make_error(Code::kInvalidArgument,
-                    "the target offers " + std::to_string(region.bytes) +
-                        " bytes for K and V; its layout needs " + std::to_string(bytes));
+  return make_error(Code::kInvalidArgument, "the target offers " + std::to_string(region.bytes) +
+                                                " bytes for K and V; its layout needs " +
+                                                std::to_string(bytes));
 }
 
 }  // namespace
@@ -31,8 +31,8 @@ Result<void> SenderRank::open(transfer::TransferEngine& engine, const LinkOffer&
     const LinkOffer::Regions& regions = offered.regions[rank_];
     const uint64_t pool_bytes = offer.layout.pool_bytes(rank);
     TANDEM_TRY(check_bytes(regions.memory, 2 * layout_.layers * pool_bytes));
-    const transfer::PeerId peer = TANDEM_TRY(
-        engine.add_peer(offer.name + " rank " + std::to_string(rank), offered.address));
+    const transfer::PeerId peer =
+        TANDEM_TRY(engine.add_peer(offer.name + " rank " + std::to_string(rank), offered.address));
     Target& target = link.targets.emplace_back(Target{.peer = peer, .pool_bytes = pool_bytes});
     target.memory = TANDEM_TRY(engine.add_target(peer, regions.memory));
     target.sidecars = TANDEM_TRY(engine.add_target(peer, regions.sidecars));
@@ -107,8 +107,8 @@ uint64_t SenderRank::staging_of(const Portion& portion, uint32_t link) const {
   const kv::TransferPlan& plan = *portion.delivery->plan;
   uint64_t before = 0;
   for (uint32_t i = 0; i < link; ++i) before += plan.links()[i].source_rank == rank_;
-  return portion.staging_first + (before * plan.layers() + portion.layer) *
-                                     kv::SidecarMap(plan).block_records();
+  return portion.staging_first +
+         (before * plan.layers() + portion.layer) * kv::SidecarMap(plan).block_records();
 }
 
 /// Makes the records of its slices while their bytes are fresh.

@@ -18,7 +18,7 @@ namespace tandem::cluster {
 struct SenderRankEnd {
   handoff::LinkedKey handoff;
   uint32_t writes = 0;
-  std::optional<Error> error;    ///< none: delivered, or cancelled and not landing any more
+  std::optional<Error> error;  ///< none: delivered, or cancelled and not landing any more
   bool is_link_broken = false;
 };
 
@@ -67,8 +67,8 @@ class SenderRank {
   struct Sending {
     transfer::TransferId transfer;
     uint64_t writes_taken = 0;
-    uint64_t writes_left = 0;     // of the plan, not yet with the engine
-    std::optional<Error> error;   // ours, or how the transfer ended
+    uint64_t writes_left = 0;    // of the plan, not yet with the engine
+    std::optional<Error> error;  // ours, or how the transfer ended
     bool is_stopped = false;
     bool is_over = false;
   };
