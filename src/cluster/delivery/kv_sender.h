@@ -26,8 +26,8 @@ class KvSenderEvents {
   /// Not all were delivered, and none will land any more.
   virtual void on_write_failed(handoff::LinkedKey handoff, uint32_t writes, Error error) = 0;
   /// Some may land until the target has closed its grant, or a rank of it cannot be reached any
-  /// more: the link is of no use, and its target must hear of that. Told once; the hand-off's writes
-  /// end in on_write_failed right after. What is begun or submitted later is an error.
+  /// more: the link is of no use, and its target must hear of that. Told once; the hand-off's
+  /// writes end in on_write_failed right after. What is begun or submitted later is an error.
   virtual void on_link_broken(handoff::LinkId link, Error error) = 0;
 };
 
