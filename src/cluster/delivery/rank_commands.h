@@ -2,7 +2,7 @@
 
 #include <atomic>
 #include <deque>
-#include <functional>
+#include <utility>
 
 #include "base/result.h"
 #include "io/post_box.h"
