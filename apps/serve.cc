@@ -218,6 +218,16 @@ Result<void> serve(const ServeOptions& options, const CLI::App& verb) {
   front.stop_tokens = folder.stop_tokens;
   front.sampling = recommended_sampling(folder);
   // Before the long part of the start, which a port that is taken would make vain.
+  if (options.launch.starts_workers()) {
+    TANDEM_TRY(check_workers(options.launch, folder.files.config));
+    TANDEM_TRY(require_memory_of_workers(
+        options.launch,
+        {.config = folder.files.config,
+         .compute = folder.compute,
+         .limits = limits,
+         .threads_count = folder.device->threads_count()},
+        cpu::read_host_memory()));
+  }
   auto listening =
       options.layout.leads_here() ? TANDEM_TRY(server::Server::listen(front)) : nullptr;
   if (options.routes()) {

@@ -110,6 +110,12 @@ void DecodeGroup::link_lost(handoff::LinkId id) {
   }
 }
 
+bool DecodeGroup::is_closing_link(const std::string& prefill_worker) const {
+  return receiver_.can_fence() && std::ranges::any_of(links_, [&](const auto& item) {
+           return item.second.prefill_worker == prefill_worker;
+         });
+}
+
 void DecodeGroup::on_message(const handoff::Message& message) {
   protocol_.on_message(message, now_us());
   rearm();

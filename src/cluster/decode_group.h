@@ -53,6 +53,9 @@ class DecodeGroup final : public ReservationEvents,
   void link_up(handoff::LinkId link);
   /// The offer was not taken, or the connection has ended.
   void link_lost(handoff::LinkId link);
+  /// A lost link to this prefill worker is still being closed. Over tcp that cuts the connections
+  /// of a new one, too, so the next one is offered behind it.
+  bool is_closing_link(const std::string& prefill_worker) const;
   void on_message(const handoff::Message& message);
 
   // Requests.

@@ -186,6 +186,10 @@ void DecodeWorker::on_connected(rpc::ConnectionId connection, const rpc::Peer& p
 }
 
 void DecodeWorker::greet(rpc::ConnectionId connection) {
+  const std::string& worker = prefill_workers_.at(connection);
+  for (const OneGroup& group : groups_) {
+    if (group.handoffs->is_closing_link(worker)) return greet_again(connection);
+  }
   const auto sent = channel_->call(connection, encode(WorkerCall(options_.self)),
                                    options_.handshake_max,
                                    [this, connection](Result<std::string> answer) {
@@ -220,7 +224,7 @@ void DecodeWorker::on_welcome(rpc::ConnectionId connection, Result<std::string> 
 }
 
 /// A prefill worker that differs now may be another one later, under the same name; one that did
-/// not answer may answer then.
+/// not answer may answer then; a link that is being closed is closed then.
 void DecodeWorker::greet_again(rpc::ConnectionId connection) {
   timers_.after(options_.handshake_again, [this, connection] {
     if (prefill_workers_.contains(connection)) greet(connection);

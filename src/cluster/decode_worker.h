@@ -28,7 +28,7 @@ class DecodeWorker final : public rpc::ChannelEvents, public rpc::MembershipEven
     handoff::MessageLimits limits;
     std::chrono::milliseconds report_every{500};
     std::chrono::milliseconds handshake_max{10'000};
-    std::chrono::milliseconds handshake_again{1'000};  ///< after one that failed
+    std::chrono::milliseconds handshake_again{200};  ///< after one that failed
     DecodeGroup::Options group;                        ///< but for its name
   };
   struct Group {
