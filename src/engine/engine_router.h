@@ -20,9 +20,7 @@ class EngineRouter final : public EngineClient {
 
   Result<void> submit(Request request, EventSink& sink) override;
   void cancel(RequestId id) override;
-  /// Sums over engines, and the ranks of all; ready while one is. The reason is the first one of
-  /// those that are not, else the first one of all.
-  EngineStatus status() const override;
+  EngineStatus status() const override;  ///< sum_of() all
 
  private:
   const std::vector<EngineClient*> engines_;

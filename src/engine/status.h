@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,5 +47,9 @@ struct EngineStatus {
   uint64_t prefix_hit_tokens = 0;
   std::vector<RankStatus> ranks;  ///< that this engine leads, itself among them
 };
+
+/// Several engines as one: sums, and the ranks of all; ready while one is. The reason is the first
+/// one of those that are not, else the first one of all.
+EngineStatus sum_of(std::span<const EngineStatus> statuses);
 
 }  // namespace tandem::engine
