@@ -1,6 +1,7 @@
 #include "cluster/placement.h"
 
 #include <algorithm>
+#include <compare>
 #include <map>
 #include <utility>
 
@@ -13,6 +14,8 @@ const char* obstacle(Health health) {
       return nullptr;
     case Health::kDraining:
       return "is draining";
+    case Health::kNotReady:
+      return "is not ready";
     case Health::kSilent:
       return "does not report";
     case Health::kDead:
@@ -29,6 +32,13 @@ uint64_t pages_of(const DecodeRank& rank, uint64_t tokens) {
 uint64_t tokens_before_last(const PlacementRequest& request, uint64_t cached_tokens) {
   return request.prompt_tokens - 1 - std::min(request.prompt_tokens - 1, cached_tokens);
 }
+
+/// What is weighed first is first.
+struct Cost {
+  uint32_t failures;
+  uint64_t tokens;
+  auto operator<=>(const Cost&) const = default;
+};
 
 uint64_t decode_cost(const PlacementRequest& request, const PlacementWeights& weights,
                      const DecodeRank& rank) {
@@ -84,7 +94,7 @@ class Chooser {
                   std::to_string(pages) + " are needed");
     }
     fits_somewhere_ = true;
-    const uint64_t cost = decode_cost(request_, weights_, rank);
+    const Cost cost{rank.failures, decode_cost(request_, weights_, rank)};
     if (request_.prompt_tokens == 1) return offer(best_, {decode, std::nullopt}, cost);
     if (tokens_before_last(request_, rank.cached_tokens) == 0) {
       offer(best_alone_, {decode, std::nullopt}, cost);
@@ -93,23 +103,25 @@ class Chooser {
     for (size_t i = 0; i < count; ++i) try_pair(decode, (i + request_.turn) % count, cost);
   }
 
-  void try_pair(size_t decode, size_t prefill, uint64_t decode_cost) {
+  void try_pair(size_t decode, size_t prefill, Cost decode_cost) {
     const DecodeRank& rank = request_.decode_ranks[decode];
     const PrefillWorker& worker = request_.prefill_workers[prefill];
     if (const char* why = obstacle(worker.health)) return note(worker.name + " " + why);
     if (const auto found = mismatches_.find({decode, prefill}); found != mismatches_.end()) {
       return note(worker.name + " does not match " + rank.name + " (" + *found->second + ")");
     }
-    offer(best_, {decode, prefill}, decode_cost + prefill_cost(request_, worker));
+    offer(best_, {decode, prefill},
+          {decode_cost.failures + worker.failures,
+           decode_cost.tokens + prefill_cost(request_, worker)});
   }
 
   struct Offer {
     Placement placement;
-    uint64_t cost;
+    Cost cost;
   };
 
   /// Of equals the first stays.
-  static void offer(std::optional<Offer>& best, Placement placement, uint64_t cost) {
+  static void offer(std::optional<Offer>& best, Placement placement, Cost cost) {
     if (!best || cost < best->cost) best = Offer{placement, cost};
   }
 

@@ -10,9 +10,9 @@
 
 namespace tandem::cluster {
 
-/// What speaks against giving a worker new work. Silent: connected, but it does not say how it is.
-/// Dead: not connected, or not the life that is listed.
-enum class Health : uint8_t { kServing, kDraining, kSilent, kDead };
+/// What speaks against giving a worker new work. Not ready: by its own word. Silent: connected, but
+/// it does not say how it is. Dead: not connected, or not the life that is listed.
+enum class Health : uint8_t { kServing, kDraining, kNotReady, kSilent, kDead };
 
 /// A rank that generates, as the router sees it now.
 struct DecodeRank {
@@ -23,6 +23,7 @@ struct DecodeRank {
   uint64_t pages_free = 0;        ///< less what was sent to it since it said so
   uint32_t requests_waiting = 0;  ///< queued there, not running
   uint64_t cached_tokens = 0;     ///< of this prompt, by PrefixAffinity
+  uint32_t failures = 0;          ///< attempts at this request that came to nothing there
 };
 
 /// A worker that computes prompts, as the router sees it now.
@@ -31,6 +32,7 @@ struct PrefillWorker {
   Health health = Health::kServing;
   uint64_t queued_tokens = 0;  ///< to compute, with what was sent to it since it said so
   uint64_t cached_tokens = 0;  ///< of this prompt, by PrefixAffinity
+  uint32_t failures = 0;       ///< attempts at this request that came to nothing with it
 };
 
 /// A pair whose handshake failed, and why: "page dtype: bf16 here, f32 there".
@@ -63,9 +65,9 @@ struct Placement {
   std::optional<size_t> prefill;
 };
 
-/// Chooses where a request goes: the pair of least cost, where cost counts the prompt tokens that
-/// are queued before it, have to be computed or moved, requests that wait, and pages that are
-/// missing. A pure function.
+/// Chooses where a request goes: of the pairs with the fewest failures the one of least cost, where
+/// cost counts the prompt tokens that are queued before it, have to be computed or moved, requests
+/// that wait, and pages that are missing. A pure function.
 ///
 /// A rank that is believed to have the whole prompt gets a prefill worker nevertheless, as it may
 /// have evicted it; it asks only for what it does not have.

@@ -48,14 +48,21 @@ void WorkerBoard::connected(const std::string& name, uint64_t generation) {
   // Its count of requests starts over with the connection.
   Worker& worker = found->second;
   worker.connected = generation;
+  worker.why_disconnected.clear();
   worker.report.reset();
   worker.sent.clear();
   worker.sent_count = 0;
 }
 
-void WorkerBoard::disconnected(const std::string& name) {
+void WorkerBoard::silent(const std::string& name) {
+  const auto found = workers_.find(name);
+  if (found != workers_.end()) found->second.report.reset();
+}
+
+void WorkerBoard::disconnected(const std::string& name, std::string reason) {
   const auto found = workers_.find(name);
   if (found == workers_.end()) return;
+  found->second.why_disconnected = std::move(reason);
   found->second.connected.reset();
   found->second.report.reset();
   found->second.sent.clear();
@@ -87,7 +94,11 @@ Health WorkerBoard::health(const Worker& worker) const {
       worker.member.generation == 0 || worker.connected == worker.member.generation;
   if (!worker.connected || !is_listed_life) return Health::kDead;
   if (!worker.report || worker.sent.size() >= options_.unreported_max) return Health::kSilent;
-  return worker.member.draining ? Health::kDraining : Health::kServing;
+  if (worker.member.draining || worker.report->draining) return Health::kDraining;
+  const auto& ranks = worker.report->ranks;
+  const bool is_ready =
+      ranks.empty() || std::ranges::any_of(ranks, [](const auto& rank) { return rank.ready; });
+  return is_ready ? Health::kServing : Health::kNotReady;
 }
 
 void WorkerBoard::add_ranks(View& view, const Worker& worker,
@@ -102,6 +113,7 @@ void WorkerBoard::add_ranks(View& view, const Worker& worker,
     if (worker.report) {
       rank.page_tokens = worker.report->page_tokens;
       const WorkerReport::Rank& load = worker.report->ranks[i];
+      if (rank.health == Health::kServing && !load.ready) rank.health = Health::kNotReady;
       rank.pages_total = load.pages_total;
       rank.pages_free = load.pages_free;
       rank.requests_waiting = load.requests_waiting;
@@ -146,25 +158,63 @@ WorkerBoard::View WorkerBoard::view(std::span<const uint64_t> keys) const {
   return view;
 }
 
+void WorkerBoard::forget_sent(const std::string& name, uint64_t assignment) {
+  const auto found = workers_.find(name);
+  if (found == workers_.end()) return;
+  std::erase_if(found->second.sent,
+                [&](const Sent& sent) { return sent.assignment == assignment; });
+}
+
+void WorkerBoard::prefilled(const Assignment& assignment) {
+  if (assignment.prefill_worker) forget_sent(*assignment.prefill_worker, assignment.id);
+}
+
+void WorkerBoard::not_sent(const Assignment& assignment) {
+  prefilled(assignment);
+  forget_sent(assignment.decode_worker, assignment.id);
+}
+
+bool WorkerBoard::can_serve() const {
+  // As a prompt of two tokens would be placed.
+  const View now = view({});
+  return place({.prompt_tokens = 2,
+                .tokens_max = 1,
+                .decode_ranks = now.decode_ranks,
+                .prefill_workers = now.prefill_workers,
+                .mismatches = now.mismatches})
+      .ok();
+}
+
 uint64_t WorkerBoard::send(Worker& worker, uint32_t rank, uint64_t tokens,
                            std::span<const uint64_t> keys) {
   affinity_.record(worker.places[rank], keys);
-  worker.sent.push_back({++worker.sent_count, rank, tokens});
+  worker.sent.push_back({turns_, ++worker.sent_count, rank, tokens});
   return worker.sent_count;
 }
 
 Result<Assignment> WorkerBoard::assign(std::span<const TokenId> prompt, std::string_view salt,
-                                       uint64_t tokens_max) {
+                                       uint64_t tokens_max, std::span<const Assignment> failed) {
   const std::vector<uint64_t> keys = options_.prefix_keys.of(prompt, salt);
-  const View now = view(keys);
+  View now = view(keys);
+  for (const Assignment& attempt : failed) {
+    for (size_t i = 0; i < now.decode_ranks.size(); ++i) {
+      const auto& [worker, rank] = now.decode_places[i];
+      now.decode_ranks[i].failures +=
+          worker == attempt.decode_worker && rank == attempt.decode_rank;
+    }
+    for (size_t i = 0; i < now.prefill_workers.size(); ++i) {
+      now.prefill_workers[i].failures += now.prefill_names[i] == attempt.prefill_worker;
+    }
+  }
   const Placement placement = TANDEM_TRY(place({.prompt_tokens = prompt.size(),
                                                 .tokens_max = tokens_max,
                                                 .decode_ranks = now.decode_ranks,
                                                 .prefill_workers = now.prefill_workers,
                                                 .mismatches = now.mismatches,
-                                                .turn = turns_++},
+                                                .turn = ++turns_},
                                                options_.weights));
   Assignment assignment;
+  assignment.id = turns_;
   std::tie(assignment.decode_worker, assignment.decode_rank) = now.decode_places[placement.decode];
   assignment.decode_number =
       send(workers_.at(assignment.decode_worker), assignment.decode_rank, prompt.size(), keys);
@@ -189,11 +239,15 @@ std::vector<std::string> WorkerBoard::missing() const {
       case Health::kDraining:
         lines.push_back(who + " is draining");
         break;
+      case Health::kNotReady:
+        lines.push_back(who + " is not ready");
+        break;
       case Health::kSilent:
         lines.push_back(who + " does not report");
         break;
       case Health::kDead:
-        lines.push_back(who + " is not connected");
+        lines.push_back(who + " is not connected" +
+                        (worker.why_disconnected.empty() ? "" : ": " + worker.why_disconnected));
         break;
     }
   }

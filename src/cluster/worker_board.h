@@ -22,18 +22,22 @@ namespace tandem::cluster {
 struct WorkerReport {
   /// The number of the last request of this router that the figures include (Assignment); 0: none.
   uint64_t requests_included = 0;
-  uint64_t queued_tokens = 0;  ///< of a prefill worker
-  uint32_t page_tokens = 0;    ///< of a decode worker, as are its ranks; at most 1024
+  uint64_t queued_tokens = 0;  ///< of a prefill worker, without what this router sent it
+  uint32_t page_tokens = 0;    ///< of a decode worker
+  bool draining = false;
   struct Rank {
+    bool ready = true;
     uint64_t pages_total = 0;
     uint64_t pages_free = 0;
     uint32_t requests_waiting = 0;
   };
+  /// At most 1024. Of a prefill worker only `ready` counts: one of them is enough, as is none.
   std::vector<Rank> ranks;
 };
 
 /// Where one request goes. Each worker numbers what it is sent by its own count from 1.
 struct Assignment {
+  uint64_t id = 0;  ///< never used again
   std::string decode_worker;
   uint32_t decode_rank = 0;
   uint64_t decode_number = 0;
@@ -46,7 +50,8 @@ struct Assignment {
 /// thread.
 ///
 /// A worker serves when it is listed, its connection is of the listed generation, it reports on
-/// that connection, and it does not drain. Events of workers that are not known are ignored.
+/// that connection that it is ready, and it does not drain. Events of workers that are not known
+/// are ignored.
 class WorkerBoard {
  public:
   struct Options {
@@ -63,14 +68,26 @@ class WorkerBoard {
   void listed(const rpc::Member& member);
   void left(const std::string& worker);
   void connected(const std::string& worker, uint64_t generation);
-  void disconnected(const std::string& worker);
+  /// Also when it cannot be connected.
+  void disconnected(const std::string& worker, std::string reason);
+  /// It has not been heard of for too long: it gets nothing until it reports again.
+  void silent(const std::string& worker);
   void reported(const std::string& worker, WorkerReport report);
   /// The two workers cannot work together, by their handshake; until one of them is another life.
   void mismatched(const std::string& decode, const std::string& prefill, std::string reason);
 
-  /// Chooses, and counts the request as sent.
+  /// Chooses, and counts the request as sent. `failed` are earlier attempts at the same request:
+  /// others are tried before these again.
   Result<Assignment> assign(std::span<const TokenId> prompt, std::string_view salt,
-                            uint64_t tokens_max);
+                            uint64_t tokens_max, std::span<const Assignment> failed = {});
+  /// The prompt is computed, or will not be: it is no longer queued at the prefill worker. More
+  /// than once is as good as once.
+  void prefilled(const Assignment& assignment);
+  /// The decode worker never gets it, so that no report will include it.
+  void not_sent(const Assignment& assignment);
+
+  /// Whether some request could be served now.
+  bool can_serve() const;
 
   /// What is missing for full service, one line per worker; empty when nothing is.
   std::vector<std::string> missing() const;
@@ -78,6 +95,7 @@ class WorkerBoard {
  private:
   /// A request that the last report does not include.
   struct Sent {
+    uint64_t assignment;
     uint64_t number;
     uint32_t rank;
     uint64_t tokens;  ///< to hold, or to compute
@@ -85,6 +103,7 @@ class WorkerBoard {
   struct Worker {
     rpc::Member member;
     std::optional<uint64_t> connected;  ///< generation
+    std::string why_disconnected;
     std::optional<WorkerReport> report;
     uint64_t sent_count = 0;
     std::deque<Sent> sent;
@@ -105,6 +124,7 @@ class WorkerBoard {
   void add_ranks(View& view, const Worker& worker, std::span<const uint64_t> keys) const;
   Health health(const Worker& worker) const;
   uint64_t send(Worker& worker, uint32_t rank, uint64_t tokens, std::span<const uint64_t> keys);
+  void forget_sent(const std::string& worker, uint64_t assignment);
 
   const Options options_;
   PrefixAffinity affinity_;
