@@ -102,16 +102,16 @@ struct Router final : rpc::ChannelEvents, rpc::MembershipEvents {
     board.connected(peer.name, peer.generation);
   }
   void on_message(rpc::ConnectionId connection, std::string message) override {
-    board.reported(
-        names.at(connection),
-        {.requests_included = std::stoull(message), .page_tokens = 16, .ranks = {{1000, 1000, 0}}});
+    board.reported(names.at(connection), {.requests_included = std::stoull(message),
+                                          .page_tokens = 16,
+                                          .ranks = {{.pages_total = 1000, .pages_free = 1000}}});
   }
   void on_closed(rpc::ConnectionId connection, const rpc::Peer& peer, const Error&) override {
     names.erase(connection);
     // With a new life listed at once, its connection may have come before.
     if (connections[peer.name] != connection) return;
     connections.erase(peer.name);
-    board.disconnected(peer.name);
+    board.disconnected(peer.name, "");
   }
   void on_call(rpc::ConnectionId, rpc::CallId, std::string) override {}
   void on_call_cancelled(rpc::ConnectionId, rpc::CallId) override {}

@@ -32,7 +32,9 @@ Member member_of(const std::string& id, uint64_t generation = 1) {
 }
 
 WorkerReport report_of(uint64_t included, uint64_t pages_free = 100) {
-  return {.requests_included = included, .page_tokens = 16, .ranks = {{100, pages_free, 0}}};
+  return {.requests_included = included,
+          .page_tokens = 16,
+          .ranks = {{.pages_total = 100, .pages_free = pages_free}}};
 }
 
 class WorkerBoardTest : public testing::Test {
@@ -121,7 +123,7 @@ TEST_F(WorkerBoardTest, PromptsFollowTheirPrefixUntilTheWorkersNextLife) {
     for (const char* id : {"d0", "d1", "p0", "p1"}) board.reported(id, report_of(10));
   }
   // A connection that is lost takes no cache along, a new life does.
-  board.disconnected(worker);
+  board.disconnected(worker, "");
   board.connected(worker, 1);
   board.reported(worker, report_of(0));
   EXPECT_EQ(assign(prompt)->prefill_worker, worker);
@@ -164,6 +166,89 @@ TEST_F(WorkerBoardTest, AnImpossibleReportIsIgnored) {
   EXPECT_FALSE(assign(prompt).ok());
 }
 
+TEST_F(WorkerBoardTest, APromptThatIsComputedIsNoLongerQueued) {
+  for (const char* id : {"d0", "p0", "p1"}) come(id);
+  // One long prompt goes to each; the next ones go where it is done.
+  std::map<std::string, Assignment> sent;
+  for (TokenId token = 1; token <= 2; ++token) {
+    const auto assignment = assign(std::vector<TokenId>(320, token));
+    sent[*assignment->prefill_worker] = *assignment;
+  }
+  ASSERT_EQ(sent.size(), 2u);
+  for (int i = 0; i < 3; ++i) {
+    board.prefilled(sent["p1"]);
+    board.prefilled(sent["p1"]);
+    const auto next = assign(std::vector<TokenId>(320, 10 + i));
+    EXPECT_EQ(next->prefill_worker, "p1");
+    sent["p1"] = *next;
+  }
+  // On a new connection numbers start again; what is done was of the old one.
+  board.disconnected("p1", "");
+  board.connected("p1", 1);
+  board.reported("p1", report_of(0));
+  const auto anew = assign(std::vector<TokenId>(400, 20));
+  EXPECT_EQ(anew->prefill_worker, "p1");
+  board.prefilled(sent["p1"]);
+  EXPECT_EQ(assign(std::vector<TokenId>(200, 21))->prefill_worker, "p0");
+}
+
+TEST_F(WorkerBoardTest, WhatWasNotSentDoesNotCount) {
+  come("d0");
+  come("p0");
+  for (int i = 0; i < 100; ++i) {
+    const auto assignment = assign(prompt);
+    ASSERT_TRUE(assignment.ok());
+    board.not_sent(*assignment);
+  }
+}
+
+TEST_F(WorkerBoardTest, OthersAreTriedBeforeThoseThatFailed) {
+  for (const char* id : {"d0", "d1", "p0", "p1"}) come(id);
+  std::vector<Assignment> failed = {*assign(prompt)};
+  const auto next = board.assign(prompt, "", 10, failed);
+  EXPECT_NE(next->decode_worker, failed[0].decode_worker);
+  EXPECT_NE(next->prefill_worker, failed[0].prefill_worker);
+  board.left(next->decode_worker);
+  board.left(*next->prefill_worker);
+  EXPECT_TRUE(board.assign(prompt, "", 10, failed).ok());  // there is nobody else
+}
+
+TEST_F(WorkerBoardTest, WhoFellSilentServesOnceItReportsAgain) {
+  come("d0");
+  come("p0");
+  EXPECT_TRUE(board.can_serve());
+  board.silent("d0");
+  EXPECT_FALSE(board.can_serve());
+  EXPECT_NE(assign(prompt).error().what.find("d0 does not report"), std::string::npos);
+  board.reported("d0", report_of(0));
+  EXPECT_TRUE(board.can_serve());
+}
+
+TEST_F(WorkerBoardTest, OnlyRanksThatAreReadyGetRequests) {
+  come("d0");
+  come("p0");
+  WorkerReport report = report_of(0);
+  report.ranks.push_back(report.ranks[0]);
+  report.ranks[0].ready = false;
+  board.reported("d0", report);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(assign(prompt)->decode_rank, 1u);
+  report.ranks[1].ready = false;
+  board.reported("d0", report);
+  EXPECT_NE(assign(prompt).error().what.find("d0 rank 0 is not ready"), std::string::npos);
+  EXPECT_EQ(board.missing(),
+            (std::vector<std::string>{"decode worker d0 is not ready", "no decode worker serves"}));
+  report.ranks[1].ready = true;
+  report.draining = true;
+  board.reported("d0", report);
+  EXPECT_NE(assign(prompt).error().what.find("is draining"), std::string::npos);
+}
+
+TEST_F(WorkerBoardTest, WhyAWorkerIsNotConnectedIsSaid) {
+  board.listed(member_of("d0"));
+  board.disconnected("d0", "nobody listens there");
+  EXPECT_EQ(board.missing()[0], "decode worker d0 is not connected: nobody listens there");
+}
+
 /// What is true of a worker, told plainly.
 struct Truth {
   bool is_listed = false, drains = false, reports = false;
@@ -204,7 +289,7 @@ void random_event(std::mt19937_64& random, WorkerBoard& board, const std::string
       return;
     case 4:
       if (random() % 4 != 0) return;
-      board.disconnected(id);
+      board.disconnected(id, "");
       worker.connected = 0;
       worker.reports = false;
       return;
