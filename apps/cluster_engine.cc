@@ -1,5 +1,6 @@
 #include "apps/cluster_engine.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include <chrono>
@@ -7,13 +8,16 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
+#include "io/host.h"
+#include "kv/hash.h"
 
 namespace tandem::apps {
 namespace {
 
 /// For the answers that a worker still writes, and for its memory to be given back.
 constexpr std::chrono::seconds kPatience{10};
+/// A prefix that is shorter is not worth a choice between workers.
+constexpr uint32_t kPrefixBlockTokens = 32;
 
 }  // namespace
 
@@ -26,6 +30,9 @@ Result<std::unique_ptr<ClusterEngine>> ClusterEngine::start(const Options& optio
   if (options.launch.starts_workers()) TANDEM_TRY(engine->start_workers(options, network));
   cluster::Router::Options router;
   router.requests_max = options.requests_max;
+  router.board.prefix_keys = {.hash = kv::xxh3_hash,
+                              .seed = TANDEM_TRY(io::random_number()),
+                              .block_tokens = kPrefixBlockTokens};
   engine->router_ = std::make_unique<cluster::Router>(router, engine->loop_);
   engine->network_ = TANDEM_TRY(
       ClusterNetwork::open(network, engine->loop_, *engine->router_, *engine->router_));

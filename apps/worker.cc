@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 
 #include "apps/child_process.h"
 #include "apps/cluster_flags.h"
@@ -168,13 +167,6 @@ Result<void> serve(const Options& options, Worker& worker, ClusterNetwork& netwo
   return desk.result();
 }
 
-/// What nobody can guess.
-Result<uint64_t> random_seed() {
-  uint64_t seed = 0;
-  TANDEM_TRY(io::fill_random(std::as_writable_bytes(std::span(&seed, 1))));
-  return seed;
-}
-
 ClusterNetwork::Options network_of(const WorkerOptions& options) {
   return {.name = options.name,
           .listen_address = options.listen_address,
@@ -201,7 +193,7 @@ Result<void> decode(const Options& options, cluster::Hello hello, const engine::
   own.name = options.worker.name;
   own.self = std::move(hello);
   own.limits = message_limits(limits);
-  own.group.link_seed = TANDEM_TRY(random_seed());
+  own.group.link_seed = TANDEM_TRY(io::random_number());
   cluster::DecodeWorker worker(std::move(own), std::move(groups), desk.events(), desk.loop());
   for (size_t group = 0; group < set.groups().size(); ++group) {
     desk.reservations(group).connect(worker.reservations(group));

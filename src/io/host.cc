@@ -42,4 +42,10 @@ Result<void> fill_random(std::span<std::byte> bytes) {
   return {};
 }
 
+Result<uint64_t> random_number() {
+  uint64_t number = 0;
+  TANDEM_TRY(fill_random(std::as_writable_bytes(std::span(&number, 1))));
+  return number;
+}
+
 }  // namespace tandem::io

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -15,5 +16,7 @@ int process_id();
 size_t memory_available_bytes();
 /// Fills with random bytes that nobody can guess (getrandom).
 Result<void> fill_random(std::span<std::byte> bytes);
+/// The same for one number.
+Result<uint64_t> random_number();
 
 }  // namespace tandem::io
