@@ -23,7 +23,7 @@ class KvRank {
   struct Slices {
     uint32_t layer = 0;
     bool is_value = false;
-    std::span<const PageId> pages;  ///< from the one that holds tokens.first on
+    std::span<const PageId> pages;  ///< from the one that holds tokens.first on; may be more
     uint32_t first_head = 0;        ///< of this rank's
     uint32_t heads_count = 0;
     kv::TokenRange tokens;      ///< positions in the sequence, at least one

@@ -12,8 +12,12 @@ Result<std::unique_ptr<StorageKvRank>> StorageKvRank::create(Device& device, KvS
 Result<void> StorageKvRank::digest(const Slices& slices, std::span<uint64_t> digests) {
   TANDEM_CHECK(slices.layer < storage_.pools().size(), "a layer of the model");
   const ops::KvPool& layer = storage_.pools()[slices.layer];
+  const auto page_tokens = static_cast<uint32_t>(layer.k.shape[2]);
+  const uint32_t pages_count =
+      (slices.tokens.end - 1) / page_tokens + 1 - slices.tokens.first / page_tokens;
+  TANDEM_CHECK(slices.pages.size() >= pages_count, "pages cover the tokens");
   pages_.clear();
-  for (PageId page : slices.pages) {
+  for (PageId page : slices.pages.first(pages_count)) {
     TANDEM_CHECK(page.value < layer.pages(), "a page of the pool");
     pages_.push_back(static_cast<int32_t>(page.value));
   }
