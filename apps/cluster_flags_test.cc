@@ -174,9 +174,9 @@ TEST(Launch, WorkersUnderstandWhatTheyAreTold) {
     EXPECT_EQ(worker->worker.name, children[i].name);
     EXPECT_EQ(worker->worker.member_role(), i == 0 ? rpc::Role::kDecode : rpc::Role::kPrefill);
     EXPECT_EQ(worker->worker.listen_address, workers[i].address);
-    EXPECT_EQ(worker->worker.credentials.secret, "/a/secret");
+    EXPECT_EQ(worker->worker.cluster.credentials.secret, "/a/secret");
     EXPECT_EQ(worker->worker.parent_process_id, getpid());
-    const auto listed = parse_discovery(worker->worker.discovery).value().members;
+    const auto listed = parse_discovery(worker->worker.cluster.discovery).value().members;
     ASSERT_EQ(listed.size(), 3u);
     EXPECT_EQ(listed[i].id, children[i].name);
     EXPECT_EQ(listed[i].address, workers[i].address);

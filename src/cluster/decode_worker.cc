@@ -10,7 +10,8 @@ DecodeWorker::DecodeWorker(Options options, std::vector<Group> groups, EventPort
       timers_(executor),
       events_(events),
       reporter_(executor, options_.report_every, [this] {
-        Report report{.page_tokens = options_.self.layout.page_tokens, .draining = is_draining_,
+        Report report{.page_tokens = options_.self.layout.page_tokens,
+                      .draining = is_draining_,
                       .groups = {}};
         for (const OneGroup& group : groups_) report.groups.push_back(group.engine->status());
         return report;
@@ -99,9 +100,8 @@ void DecodeWorker::submit(rpc::ConnectionId router, Submit submit) {
   }
   if (submit.group >= groups_.size()) {
     return refuse(router, of_router,
-                  make_error(Code::kInvalidArgument,
-                             options_.name + " has no decode group " +
-                                 std::to_string(submit.group)));
+                  make_error(Code::kInvalidArgument, options_.name + " has no decode group " +
+                                                         std::to_string(submit.group)));
   }
   const OneGroup& group = groups_[submit.group];
   const RequestId id{++requests_made_};
@@ -190,11 +190,11 @@ void DecodeWorker::greet(rpc::ConnectionId connection) {
   for (const OneGroup& group : groups_) {
     if (group.handoffs->is_closing_link(worker)) return greet_again(connection);
   }
-  const auto sent = channel_->call(connection, encode(WorkerCall(options_.self)),
-                                   options_.handshake_max,
-                                   [this, connection](Result<std::string> answer) {
-                                     on_welcome(connection, std::move(answer));
-                                   });
+  const auto sent =
+      channel_->call(connection, encode(WorkerCall(options_.self)), options_.handshake_max,
+                     [this, connection](Result<std::string> answer) {
+                       on_welcome(connection, std::move(answer));
+                     });
   if (!sent.ok()) greet_again(connection);
 }
 
@@ -212,14 +212,14 @@ void DecodeWorker::on_welcome(rpc::ConnectionId connection, Result<std::string> 
   }
   mismatches_.erase(worker->second);
   for (size_t group = 0; group < groups_.size(); ++group) {
-    groups_[group].handoffs->offer_link(
-        worker->second, welcome->source, [this, connection, group](Result<LinkOffer> offer) {
-          if (offer.ok()) {
-            offer_link(connection, group, *offer);
-          } else if (prefill_workers_.contains(connection)) {
-            channel_->close(connection, offer.error());
-          }
-        });
+    groups_[group].handoffs->offer_link(worker->second, welcome->source,
+                                        [this, connection, group](Result<LinkOffer> offer) {
+                                          if (offer.ok()) {
+                                            offer_link(connection, group, *offer);
+                                          } else if (prefill_workers_.contains(connection)) {
+                                            channel_->close(connection, offer.error());
+                                          }
+                                        });
   }
 }
 
@@ -236,14 +236,14 @@ void DecodeWorker::offer_link(rpc::ConnectionId connection, size_t group, const 
   DecodeGroup& handoffs = *groups_[group].handoffs;
   if (!prefill_workers_.contains(connection)) return handoffs.link_lost(link);
   links_[link] = {connection, group};
-  const auto sent = channel_->call(
-      connection, encode(WorkerCall(offer)), options_.handshake_max,
-      [this, connection, link, &handoffs](Result<std::string> answer) {
-        if (!links_.contains(link)) return;
-        if (answer.ok()) return handoffs.link_up(link);
-        // Whether it has taken the offer is not known. The connection begins anew.
-        channel_->close(connection, answer.error());
-      });
+  const auto sent = channel_->call(connection, encode(WorkerCall(offer)), options_.handshake_max,
+                                   [this, connection, link, &handoffs](Result<std::string> answer) {
+                                     if (!links_.contains(link)) return;
+                                     if (answer.ok()) return handoffs.link_up(link);
+                                     // Whether it has taken the offer is not known. The connection
+                                     // begins anew.
+                                     channel_->close(connection, answer.error());
+                                   });
   if (!sent.ok()) channel_->close(connection, sent.error());
 }
 
@@ -253,17 +253,18 @@ void DecodeWorker::send(const handoff::Message& message) {
   const auto bytes = handoff::encode(message, options_.limits);
   const auto* text = reinterpret_cast<const char*>(bytes.data());
   // May be lost: the protocol repeats it.
-  static_cast<void>(channel_->send(
-      link->second.connection, encode(WorkerMessage(HandoffBytes{{text, bytes.size()}}))));
+  static_cast<void>(channel_->send(link->second.connection,
+                                   encode(WorkerMessage(HandoffBytes{{text, bytes.size()}}))));
 }
 
 /// Dialled again at once, which makes other links.
 void DecodeWorker::break_link(handoff::LinkId id) {
   const auto link = links_.find(id);
   if (link == links_.end()) return;
-  channel_->close(link->second.connection,
-                  make_error(Code::kUnavailable,
-                             options_.name + " has heard nothing for too long, or not what it asked"));
+  channel_->close(
+      link->second.connection,
+      make_error(Code::kUnavailable,
+                 options_.name + " has heard nothing for too long, or not what it asked"));
 }
 
 /// Messages of links that are lost are not heard: where those can be fenced, that alone says that
