@@ -9,6 +9,9 @@ from x.shell import ROOT, Failed, jobs_count, replace_process, run
 # ctest's own limit per test executable: far above what any takes, so that a hang ends.
 TEST_SECONDS_MAX = 600
 
+# What `tandem bench` can measure, as apps/bench_verbs.h lists it.
+BENCH_PARTS = ("engine", "comm", "transfer")
+
 # Options of `tandem serve` without a value.
 SWITCHES = (
     "--enable-prefix-caching",
@@ -111,7 +114,7 @@ def serve(arguments: list[str]) -> None:
 
 def bench_arguments(arguments: list[str]) -> list[str]:
     """`engine` unless a part of `tandem bench`, or its help, is asked for."""
-    asks_for_part = bool(arguments) and (arguments[0] in ("engine", "comm", "--help", "-h"))
+    asks_for_part = bool(arguments) and arguments[0] in (*BENCH_PARTS, "--help", "-h")
     return arguments if asks_for_part else ["engine", *arguments]
 
 

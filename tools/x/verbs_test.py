@@ -5,6 +5,7 @@ Method: pure parts called directly; stages that record what ran.
 import contextlib
 import io
 import os
+import re
 import unittest
 from unittest import mock
 
@@ -88,9 +89,14 @@ class ServeTest(unittest.TestCase):
             ([], ["engine"]),
             (["--rounds", "1"], ["engine", "--rounds", "1"]),
             (["comm", "--rounds", "1"], ["comm", "--rounds", "1"]),
+            (["transfer", "--provider", "shm"], ["transfer", "--provider", "shm"]),
             (["--help"], ["--help"]),
         ):
             self.assertEqual(build.bench_arguments(given), expected)
+
+    def test_bench_knows_every_part_of_the_program(self):
+        declared = re.findall(r"add_bench_(\w+)\(", (ROOT / "apps/bench_verbs.h").read_text())
+        self.assertEqual(sorted(build.BENCH_PARTS), sorted(declared))
 
 
 class StagesTest(unittest.TestCase):
