@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from x import packages
+from x import lock, packages
 from x.shell import ROOT, Failed, jobs_count, replace_process, run
 
 # ctest's own limit per test executable: far above what any takes, so that a hang ends.
@@ -39,9 +39,10 @@ def configure(preset: str) -> None:
 
 def build(preset: str, targets: list[str] | None = None) -> None:
     try:
-        configure(preset)
-        command = ["cmake", "--build", "--preset", preset, "--parallel", str(jobs_count())]
-        run(command + (["--target", *targets] if targets else []))
+        with lock.hold(preset):
+            configure(preset)
+            command = ["cmake", "--build", "--preset", preset, "--parallel", str(jobs_count())]
+            run(command + (["--target", *targets] if targets else []))
     except Failed as failure:
         names = packages.missing()
         if names:
