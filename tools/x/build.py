@@ -12,6 +12,15 @@ TEST_SECONDS_MAX = 600
 # What `tandem bench` can measure, as apps/bench_verbs.h lists it.
 BENCH_PARTS = ("engine", "comm", "transfer")
 
+SERVE_USAGE = """./x serve [MODEL] [options]
+
+Installs what is missing, builds, and runs `tandem serve` with the same words. MODEL is
+models/tiny-moe, --host 127.0.0.1 and --port 8000 unless they are given."""
+
+BENCH_USAGE = f"""./x bench [{'|'.join(BENCH_PARTS)}] [options]
+
+Builds, and runs `tandem bench` with the same words; of the engine unless a part is named."""
+
 # Options of `tandem serve` without a value.
 SWITCHES = (
     "--enable-prefix-caching",
@@ -71,12 +80,30 @@ def sanitized_ctest(preset: str, tests: list[str] | None = None) -> None:
     ctest(preset, "--label-exclude", "^(bench|slow)$", *chosen, environment=options)
 
 
+def program_path() -> Path:
+    """Where the release program is, once it is built."""
+    return folder("release") / "apps/tandem"
+
+
 def program() -> str:
     """Builds the release program and returns its path."""
     if not (ROOT / "apps/CMakeLists.txt").exists():
         raise Failed("this checkout has no apps/ folder, so there is no tandem program to run")
     build("release", ["tandem"])
-    return str(folder("release") / "apps/tandem")
+    return str(program_path())
+
+
+def asks_for_help(arguments: list[str]) -> bool:
+    return "--help" in arguments or "-h" in arguments
+
+
+def show_help(usage: str, command: list[str]) -> None:
+    """The program's own help when it is there; who asks what can be given waits for no build."""
+    print(usage, flush=True)
+    path = program_path()
+    if path.exists():
+        replace_process([str(path), *command])
+    print("\nThe flags are in docs/flags.md. The program prints them here after ./x build.")
 
 
 def is_positional(word: str, before: str) -> bool:
@@ -108,6 +135,9 @@ def serve_arguments(arguments: list[str]) -> list[str]:
 
 
 def serve(arguments: list[str]) -> None:
+    if asks_for_help(arguments):
+        show_help(SERVE_USAGE, ["serve", "--help"])
+        return
     packages.setup(("build",))
     path = program()
     replace_process([path, *serve_arguments(absolute_model(arguments))])
@@ -132,5 +162,8 @@ def absolute_model(arguments: list[str]) -> list[str]:
 
 
 def bench(arguments: list[str]) -> None:
-    path = program()
-    replace_process([path, "bench", *bench_arguments(arguments)])
+    command = ["bench", *bench_arguments(arguments)]
+    if asks_for_help(arguments):
+        show_help(BENCH_USAGE, command)
+        return
+    replace_process([program(), *command])
