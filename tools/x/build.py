@@ -47,6 +47,7 @@ def configure(preset: str) -> None:
 
 
 def build(preset: str, targets: list[str] | None = None) -> None:
+    """Target `build.ninja` brings the build files up to date and compiles nothing."""
     try:
         with lock.hold(preset):
             configure(preset)
