@@ -3,11 +3,23 @@
 import os
 from pathlib import Path
 
-from x import packages
+from x import lock, packages
 from x.shell import ROOT, Failed, jobs_count, replace_process, run
 
 # ctest's own limit per test executable: far above what any takes, so that a hang ends.
 TEST_SECONDS_MAX = 600
+
+# What `tandem bench` can measure, as apps/bench_verbs.h lists it.
+BENCH_PARTS = ("engine", "comm", "transfer")
+
+SERVE_USAGE = """./x serve [MODEL] [options]
+
+Installs what is missing, builds, and runs `tandem serve` with the same words. MODEL is
+models/tiny-moe, --host 127.0.0.1 and --port 8000 unless they are given."""
+
+BENCH_USAGE = f"""./x bench [{'|'.join(BENCH_PARTS)}] [options]
+
+Builds, and runs `tandem bench` with the same words; of the engine unless a part is named."""
 
 # Options of `tandem serve` without a value.
 SWITCHES = (
@@ -35,10 +47,12 @@ def configure(preset: str) -> None:
 
 
 def build(preset: str, targets: list[str] | None = None) -> None:
+    """Target `build.ninja` brings the build files up to date and compiles nothing."""
     try:
-        configure(preset)
-        command = ["cmake", "--build", "--preset", preset, "--parallel", str(jobs_count())]
-        run(command + (["--target", *targets] if targets else []))
+        with lock.hold(preset):
+            configure(preset)
+            command = ["cmake", "--build", "--preset", preset, "--parallel", str(jobs_count())]
+            run(command + (["--target", *targets] if targets else []))
     except Failed as failure:
         names = packages.missing()
         if names:
@@ -67,12 +81,30 @@ def sanitized_ctest(preset: str, tests: list[str] | None = None) -> None:
     ctest(preset, "--label-exclude", "^(bench|slow)$", *chosen, environment=options)
 
 
+def program_path() -> Path:
+    """Where the release program is, once it is built."""
+    return folder("release") / "apps/tandem"
+
+
 def program() -> str:
     """Builds the release program and returns its path."""
     if not (ROOT / "apps/CMakeLists.txt").exists():
         raise Failed("this checkout has no apps/ folder, so there is no tandem program to run")
     build("release", ["tandem"])
-    return str(folder("release") / "apps/tandem")
+    return str(program_path())
+
+
+def asks_for_help(arguments: list[str]) -> bool:
+    return "--help" in arguments or "-h" in arguments
+
+
+def show_help(usage: str, command: list[str]) -> None:
+    """The program's own help when it is there; who asks what can be given waits for no build."""
+    print(usage, flush=True)
+    path = program_path()
+    if path.exists():
+        replace_process([str(path), *command])
+    print("\nThe flags are in docs/flags.md. The program prints them here after ./x build.")
 
 
 def is_positional(word: str, before: str) -> bool:
@@ -104,6 +136,9 @@ def serve_arguments(arguments: list[str]) -> list[str]:
 
 
 def serve(arguments: list[str]) -> None:
+    if asks_for_help(arguments):
+        show_help(SERVE_USAGE, ["serve", "--help"])
+        return
     packages.setup(("build",))
     path = program()
     replace_process([path, *serve_arguments(absolute_model(arguments))])
@@ -111,7 +146,7 @@ def serve(arguments: list[str]) -> None:
 
 def bench_arguments(arguments: list[str]) -> list[str]:
     """`engine` unless a part of `tandem bench`, or its help, is asked for."""
-    asks_for_part = bool(arguments) and (arguments[0] in ("engine", "comm", "--help", "-h"))
+    asks_for_part = bool(arguments) and arguments[0] in (*BENCH_PARTS, "--help", "-h")
     return arguments if asks_for_part else ["engine", *arguments]
 
 
@@ -128,5 +163,8 @@ def absolute_model(arguments: list[str]) -> list[str]:
 
 
 def bench(arguments: list[str]) -> None:
-    path = program()
-    replace_process([path, "bench", *bench_arguments(arguments)])
+    command = ["bench", *bench_arguments(arguments)]
+    if asks_for_help(arguments):
+        show_help(BENCH_USAGE, command)
+        return
+    replace_process([program(), *command])

@@ -4,6 +4,7 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from x import lock
 from x.shell import ROOT, Failed, jobs_count, need_program
 from x.tidy.tree import Tree
 
@@ -49,7 +50,7 @@ def check_headers() -> None:
     need_program("g++")
     tree = Tree.of_checkout(ROOT)
     headers = [path for path in tree.files if path.startswith("src/") and path.endswith(".h")]
-    with ThreadPoolExecutor(jobs_count()) as pool:
+    with lock.hold("headers"), ThreadPoolExecutor(jobs_count()) as pool:
         complaints = list(pool.map(compile_header, headers))
     bad = [header for header, text in zip(headers, complaints) if text]
     for text in complaints:

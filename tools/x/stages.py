@@ -7,7 +7,7 @@ import unittest
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from x import build, fuzzers, models, packages, sources, tidy
+from x import build, filters, fuzzers, models, packages, sources, tidy
 from x.shell import ROOT, Failed
 
 FUZZ_SECONDS = 10  # per fuzzer: long enough to replay the seeds and try some 100k inputs
@@ -97,8 +97,16 @@ def run_stages(stages: list[Stage]) -> None:
         raise failure
 
 
+def beside_ctests() -> dict[str, str]:
+    """What is checked without ctest, and the command for each."""
+    files = sorted((ROOT / "tests/e2e").glob("*_test.py"))
+    commands = {path.stem: f"python3 {path.relative_to(ROOT)}" for path in files}
+    return commands | {stage.name: stage.again for stage in all_stages()}
+
+
 def test(name_filter: str | None) -> None:
     if name_filter is not None:
+        filters.require_match(name_filter, beside_ctests())
         build.build("release")
         build.ctest("release", "--tests-regex", name_filter)
         return

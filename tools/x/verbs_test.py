@@ -5,7 +5,10 @@ Method: pure parts called directly; stages that record what ran.
 import contextlib
 import io
 import os
+import re
+import tempfile
 import unittest
+from pathlib import Path
 from unittest import mock
 
 from x import build, packages, stages
@@ -71,7 +74,6 @@ class ServeTest(unittest.TestCase):
         ):
             self.assertEqual(build.serve_arguments(given), expected)
 
-
     def test_a_folder_is_the_users(self):
         here = os.getcwd()
         for given, expected in (
@@ -88,9 +90,45 @@ class ServeTest(unittest.TestCase):
             ([], ["engine"]),
             (["--rounds", "1"], ["engine", "--rounds", "1"]),
             (["comm", "--rounds", "1"], ["comm", "--rounds", "1"]),
+            (["transfer", "--provider", "shm"], ["transfer", "--provider", "shm"]),
             (["--help"], ["--help"]),
         ):
             self.assertEqual(build.bench_arguments(given), expected)
+
+    def test_bench_knows_every_part_of_the_program(self):
+        declared = re.findall(r"add_bench_(\w+)\(", (ROOT / "apps/bench_verbs.h").read_text())
+        self.assertEqual(sorted(build.BENCH_PARTS), sorted(declared))
+
+    def help_of(self, verb, arguments: list[str], is_built: bool) -> tuple[str, list]:
+        """What is printed, and the program's arguments if it is run; fails when it would build."""
+        output = io.StringIO()
+        with (
+            tempfile.NamedTemporaryFile() as program,
+            mock.patch.object(build, "program_path") as path,
+            mock.patch.object(build, "replace_process") as replaced,
+            mock.patch.object(build, "program", side_effect=AssertionError("builds")),
+            mock.patch.object(packages, "setup", side_effect=AssertionError("installs")),
+            contextlib.redirect_stdout(output),
+        ):
+            path.return_value = Path(program.name if is_built else "/does/not/exist")
+            replaced.side_effect = SystemExit  # nothing runs behind it
+            with contextlib.suppress(SystemExit):
+                verb(arguments)
+        return output.getvalue(), [call.args[0][1:] for call in replaced.call_args_list]
+
+    def test_help_builds_nothing(self):
+        for verb, given, expected in (
+            (build.serve, ["--help"], ["serve", "--help"]),
+            (build.serve, ["models/tiny-moe", "-h"], ["serve", "--help"]),
+            (build.bench, ["--help"], ["bench", "--help"]),
+            (build.bench, ["transfer", "--help"], ["bench", "transfer", "--help"]),
+        ):
+            text, runs = self.help_of(verb, given, is_built=True)
+            self.assertEqual(runs, [expected])
+            self.assertNotIn("flags.md", text)
+            text, runs = self.help_of(verb, given, is_built=False)
+            self.assertEqual(runs, [])
+            self.assertIn("docs/flags.md", text)
 
 
 class StagesTest(unittest.TestCase):
