@@ -57,7 +57,7 @@ void add_cluster_flags(CLI::App& verb, ClusterOptions& options);
 
 /// One worker process.
 struct WorkerOptions {
-  std::string role = "decode";  ///< or "prefill"
+  std::string role;  ///< "prefill" or "decode"
   std::string name;
   std::string listen_address;  ///< of its channel, where the others reach it
   ClusterOptions cluster;
