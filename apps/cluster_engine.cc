@@ -34,8 +34,8 @@ Result<std::unique_ptr<ClusterEngine>> ClusterEngine::start(const Options& optio
                               .seed = TANDEM_TRY(io::random_number()),
                               .block_tokens = kPrefixBlockTokens};
   engine->router_ = std::make_unique<cluster::Router>(router, engine->loop_);
-  engine->network_ = TANDEM_TRY(
-      ClusterNetwork::open(network, engine->loop_, *engine->router_, *engine->router_));
+  engine->network_ =
+      TANDEM_TRY(ClusterNetwork::open(network, engine->loop_, *engine->router_, *engine->router_));
   engine->router_->start(engine->network_->channel());
   engine->thread_ = std::thread([&loop = engine->loop_] { loop.run(); });
   pthread_setname_np(engine->thread_.native_handle(), "router");

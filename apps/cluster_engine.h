@@ -20,11 +20,11 @@ namespace tandem::apps {
 class ClusterEngine {
  public:
   struct Options {
-    LaunchOptions launch;           ///< workers to start on this host
-    ClusterOptions cluster;         ///< or where they are listed
+    LaunchOptions launch;             ///< workers to start on this host
+    ClusterOptions cluster;           ///< or where they are listed
     const CLI::App* serve = nullptr;  ///< whose flags the workers get, too
-    int threads_count = 1;          ///< of this host
-    uint32_t requests_max = 1024;   ///< under way
+    int threads_count = 1;            ///< of this host
+    uint32_t requests_max = 1024;     ///< under way
     /// A worker cannot be kept running. On some thread, once.
     std::function<void(const Error&)> on_lost;
   };

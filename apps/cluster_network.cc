@@ -31,8 +31,7 @@ Result<std::unique_ptr<ClusterNetwork>> ClusterNetwork::open(const Options& opti
   channel.channel.seed = network->generation_;
   channel.credentials = credentials;
   channel.listen_address = options.listen_address;
-  network->channel_ =
-      TANDEM_TRY(rpc::open_grpc_channel(channel, executor, channel_events)).channel;
+  network->channel_ = TANDEM_TRY(rpc::open_grpc_channel(channel, executor, channel_events)).channel;
   const Discovery discovery = TANDEM_TRY(parse_discovery(options.discovery));
   if (discovery.uses_etcd()) {
     rpc::EtcdOptions etcd;

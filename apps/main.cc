@@ -36,10 +36,11 @@ int main(int argc, char** argv) {
   app.require_subcommand(0, 1);  // with 1, CLI11 does not say which unknown verb it met
   app.option_defaults()->always_capture_default();  // shown by --help
   const std::pair<std::string, apps::Verb> verbs[] = {
-      {"serve", apps::add_serve(app)}, {"worker", apps::add_worker(app)}, {"generate", apps::add_generate(app)},
-      {"chat", apps::add_chat(app)},   {"inspect", apps::add_inspect(app)},
-      {"eval", apps::add_eval(app)},   {"logits", apps::add_logits(app)},
-      {"bench", apps::add_bench(app)}, {"version", apps::add_version(app)},
+      {"serve", apps::add_serve(app)},       {"worker", apps::add_worker(app)},
+      {"generate", apps::add_generate(app)}, {"chat", apps::add_chat(app)},
+      {"inspect", apps::add_inspect(app)},   {"eval", apps::add_eval(app)},
+      {"logits", apps::add_logits(app)},     {"bench", apps::add_bench(app)},
+      {"version", apps::add_version(app)},
   };
   try {
     app.parse(argc, argv);

@@ -31,6 +31,7 @@ struct ServeOptions {
   LayoutOptions layout;
   LaunchOptions launch;
   ClusterOptions cluster;
+  HandoffPolicyOptions handoff_policy;  ///< of workers that it starts
   uint32_t write_timeout_s = 30;
   bool log_no_requests = false;
   bool log_probes = false;
@@ -199,9 +200,8 @@ Result<void> serve_cluster(const ServeOptions& options, const CLI::App& verb,
     engine->wait_until_ready([&losses] { return !losses.result().ok(); });
     TANDEM_TRY(losses.result());
   }
-  auto server =
-      TANDEM_TRY(server::Server::create(front, std::move(listening), engine->client(),
-                                        *folder.tokenizer, folder.chat_template.get()));
+  auto server = TANDEM_TRY(server::Server::create(front, std::move(listening), engine->client(),
+                                                  *folder.tokenizer, folder.chat_template.get()));
   const StartFacts facts = facts_of(options, folder, limits, front, server->port());
   return run_server(*server, losses, [&] {
     return fmt::format("{}\n{}", cluster_report(facts, options.launch), example_call(facts));
@@ -220,13 +220,12 @@ Result<void> serve(const ServeOptions& options, const CLI::App& verb) {
   // Before the long part of the start, which a port that is taken would make vain.
   if (options.launch.starts_workers()) {
     TANDEM_TRY(check_workers(options.launch, folder.files.config));
-    TANDEM_TRY(require_memory_of_workers(
-        options.launch,
-        {.config = folder.files.config,
-         .compute = folder.compute,
-         .limits = limits,
-         .threads_count = folder.device->threads_count()},
-        cpu::read_host_memory()));
+    TANDEM_TRY(require_memory_of_workers(options.launch,
+                                         {.config = folder.files.config,
+                                          .compute = folder.compute,
+                                          .limits = limits,
+                                          .threads_count = folder.device->threads_count()},
+                                         cpu::read_host_memory()));
   }
   auto listening =
       options.layout.leads_here() ? TANDEM_TRY(server::Server::listen(front)) : nullptr;
@@ -262,6 +261,8 @@ Verb add_serve(CLI::App& app) {
   add_layout_flags(*verb, options->layout);
   add_launch_flags(*verb, options->launch);
   add_cluster_flags(*verb, options->cluster);
+  add_handoff_policy_flag(*verb, options->handoff_policy);
+  verb->get_option("--handoff-policy")->needs(verb->get_option("--prefill-workers"));
   verb->get_option("--discovery")->excludes(verb->get_option("--prefill-workers"));
   return [options, verb] { return serve(*options, *verb); };
 }

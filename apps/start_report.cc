@@ -21,10 +21,11 @@ std::string layout_line(const LayoutOptions& options) {
 
 std::string workers_line(const LaunchOptions& launch) {
   if (!launch.starts_workers()) return "workers of a cluster";
-  return fmt::format("{} prefill worker(s) of tensor-parallel {}, {} decode worker(s) of "
-                     "tensor-parallel {} x data-parallel {}",
-                     launch.prefill_workers, launch.prefill_tensor_parallel, launch.decode_workers,
-                     launch.decode_tensor_parallel, launch.decode_data_parallel);
+  return fmt::format(
+      "{} prefill worker(s) of tensor-parallel {}, {} decode worker(s) of "
+      "tensor-parallel {} x data-parallel {}",
+      launch.prefill_workers, launch.prefill_tensor_parallel, launch.decode_workers,
+      launch.decode_tensor_parallel, launch.decode_data_parallel);
 }
 
 /// One line per fact, values in one column.
@@ -54,10 +55,9 @@ std::string start_report(const StartFacts& facts, const LayoutOptions& layout) {
                 {"served-model-name", list_text(facts.names)},
                 {"dtype", dtype_name(facts.compute)},
                 {"layout", layout_line(layout)},
-                {"kv-cache-tokens",
-                 fmt::format("{} ({} pages of {}){}",
-                             uint64_t{limits.pages_total} * limits.page_tokens, limits.pages_total,
-                             limits.page_tokens, each)},
+                {"kv-cache-tokens", fmt::format("{} ({} pages of {}){}",
+                                                uint64_t{limits.pages_total} * limits.page_tokens,
+                                                limits.pages_total, limits.page_tokens, each)},
                 {"max-model-len", fmt::format("{}", limits.model_length_max)},
                 {"max-num-seqs", fmt::format("{}{}", limits.sequences_max, each)},
                 {"max-num-batched-tokens", fmt::format("{}{}", limits.step_tokens_max, each)},

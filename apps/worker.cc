@@ -39,8 +39,8 @@ struct Options {
   bool decodes() const { return worker.member_role() == rpc::Role::kDecode; }
 };
 
-/// The thread of the worker's cluster part, and what engines tell it. Made before the engines, which
-/// need it, and destroyed after them, as they tell the ends of what lives.
+/// The thread of the worker's cluster part, and what engines tell it. Made before the engines,
+/// which need it, and destroyed after them, as they tell the ends of what lives.
 class Desk {
  public:
   Desk() : box_(loop_), exports_(box_), events_(box_) {}
@@ -193,6 +193,7 @@ Result<void> decode(const Options& options, cluster::Hello hello, const engine::
   own.name = options.worker.name;
   own.self = std::move(hello);
   own.limits = message_limits(limits);
+  own.group.protocol.policy = options.worker.handoff_policy.value();
   own.group.link_seed = TANDEM_TRY(io::random_number());
   cluster::DecodeWorker worker(std::move(own), std::move(groups), desk.events(), desk.loop());
   for (size_t group = 0; group < set.groups().size(); ++group) {
@@ -210,8 +211,7 @@ Result<void> prefill(const Options& options, cluster::Hello hello, const engine:
   own.self = std::move(hello);
   own.limits = message_limits(limits);
   cluster::PrefillWorker worker(
-      std::move(own),
-      {.client = group.engine, .exports = group.engine, .events = &desk.events()},
+      std::move(own), {.client = group.engine, .exports = group.engine, .events = &desk.events()},
       TANDEM_TRY(open_data_ranks(group, options.worker.data)), desk.loop());
   desk.exports().connect(worker.exports());
   NobodyElse nobody;
@@ -234,15 +234,13 @@ Result<void> work(const Options& options) {
   handoffs.receives_kv = options.decodes();
   handoffs.ports = [&](int group) {
     if (!options.decodes()) return engine::RankSet::GroupPorts{.observer = &desk.exports()};
-    return engine::RankSet::GroupPorts{.source =
-                                           &desk.reservations(static_cast<size_t>(group))};
+    return engine::RankSet::GroupPorts{.source = &desk.reservations(static_cast<size_t>(group))};
   };
-  const RunningRanks running =
-      TANDEM_TRY(start_ranks(folder, options.load.device, options.layout, limits,
-                             [&desk](const Error& error) { desk.fail(error); }, handoffs));
+  const RunningRanks running = TANDEM_TRY(start_ranks(
+      folder, options.load.device, options.layout, limits,
+      [&desk](const Error& error) { desk.fail(error); }, handoffs));
   engine::RankSet& set = *running.set;
-  cluster::Hello hello =
-      TANDEM_TRY(hello_of(options, folder, limits, set.groups().front().layout));
+  cluster::Hello hello = TANDEM_TRY(hello_of(options, folder, limits, set.groups().front().layout));
   return options.decodes() ? decode(options, std::move(hello), limits, set, desk, stop)
                            : prefill(options, std::move(hello), limits, set, desk, stop);
 }

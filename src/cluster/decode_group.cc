@@ -29,8 +29,8 @@ uint64_t records_of(const kv::TransferPlan& plan, uint32_t ranks) {
 }  // namespace
 
 DecodeGroup::DecodeGroup(Options options, engine::KvImport& import, kv::KvLayout layout,
-                         std::vector<DataRank> ranks, io::Executor& executor,
-                         Send send, Break break_link)
+                         std::vector<DataRank> ranks, io::Executor& executor, Send send,
+                         Break break_link)
     : options_(std::move(options)),
       import_(import),
       timers_(executor),
@@ -116,6 +116,11 @@ bool DecodeGroup::is_closing_link(const std::string& prefill_worker) const {
          });
 }
 
+bool DecodeGroup::has_link() const {
+  return std::ranges::any_of(
+      links_, [&](const auto& item) { return item.second.is_up && protocol_.is_up(item.first); });
+}
+
 void DecodeGroup::on_message(const handoff::Message& message) {
   protocol_.on_message(message, now_us());
   rearm();
@@ -162,8 +167,9 @@ Result<void> DecodeGroup::start(const Reservation& reservation) {
   const Request& request = requests_[reservation.request.value];
   const auto id = choose_link(request);
   if (!id) {
-    return make_error(Code::kUnavailable,
-                      options_.name + " has no link to a prefill worker now; send the request again");
+    return make_error(
+        Code::kUnavailable,
+        options_.name + " has no link to a prefill worker now; send the request again");
   }
   auto plan = TANDEM_TRY(kv::TransferPlan::create(
       links_.at(*id).layout, receiver_.layout(),

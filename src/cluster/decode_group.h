@@ -39,8 +39,7 @@ class DecodeGroup final : public ReservationEvents,
   using Break = std::function<void(handoff::LinkId)>;
   /// `import` is the engine's; `executor` and `import` outlive this.
   DecodeGroup(Options options, engine::KvImport& import, kv::KvLayout layout,
-              std::vector<DataRank> ranks, io::Executor& executor, Send send,
-              Break break_link);
+              std::vector<DataRank> ranks, io::Executor& executor, Send send, Break break_link);
   ~DecodeGroup() override;
 
   const kv::KvLayout& layout() const { return receiver_.layout(); }
@@ -56,6 +55,8 @@ class DecodeGroup final : public ReservationEvents,
   /// A lost link to this prefill worker is still being closed. Over tcp that cuts the connections
   /// of a new one, too, so the next one is offered behind it.
   bool is_closing_link(const std::string& prefill_worker) const;
+  /// A hand-off can start.
+  bool has_link() const;
   void on_message(const handoff::Message& message);
 
   // Requests.
@@ -89,10 +90,10 @@ class DecodeGroup final : public ReservationEvents,
     std::shared_ptr<const kv::TransferPlan> plan;
     std::vector<PageId> pages;
     uint64_t sidecar_first = 0;
-    uint32_t unarmed_ranks = 0;                    ///< Start waits for them
+    uint32_t unarmed_ranks = 0;  ///< Start waits for them
     std::optional<handoff::Message> waiting_start;
-    uint32_t unproved_ranks = 0;                   ///< verdicts that are to come
-    bool is_released = false;                      ///< by the protocol
+    uint32_t unproved_ranks = 0;  ///< verdicts that are to come
+    bool is_released = false;     ///< by the protocol
   };
   struct Request {
     Wish wish;
@@ -131,7 +132,7 @@ class DecodeGroup final : public ReservationEvents,
   KvReceiver receiver_;
   std::map<handoff::LinkId, Link> links_;
   std::map<handoff::Key, Delivery> deliveries_;
-  std::optional<Delivery> starting_;  ///< whose key its first message tells
+  std::optional<Delivery> starting_;               ///< whose key its first message tells
   std::map<RequestId, engine::ImportId> imports_;  ///< that the engine waits for
   std::map<uint64_t, Request> requests_;
   std::mt19937_64 link_ids_;

@@ -1,5 +1,7 @@
 #include "cluster/decode_worker.h"
 
+#include <algorithm>
+#include <iterator>
 #include <span>
 
 namespace tandem::cluster {
@@ -10,9 +12,10 @@ DecodeWorker::DecodeWorker(Options options, std::vector<Group> groups, EventPort
       timers_(executor),
       events_(events),
       reporter_(executor, options_.report_every, [this] {
-        Report report{.page_tokens = options_.self.layout.page_tokens, .draining = is_draining_,
+        Report report{.page_tokens = options_.self.layout.page_tokens,
+                      .draining = is_draining_,
                       .groups = {}};
-        for (const OneGroup& group : groups_) report.groups.push_back(group.engine->status());
+        for (const OneGroup& group : groups_) report.groups.push_back(status_of(group));
         return report;
       }) {
   events_.connect([this](std::vector<engine::Event> told) { on_events(std::move(told)); });
@@ -27,6 +30,16 @@ DecodeWorker::DecodeWorker(Options options, std::vector<Group> groups, EventPort
                                          [this](const handoff::Message& m) { send(m); },
                                          [this](handoff::LinkId link) { break_link(link); })});
   }
+}
+
+/// Without a link no prompt would come back computed.
+engine::EngineStatus DecodeWorker::status_of(const OneGroup& group) {
+  engine::EngineStatus status = group.engine->status();
+  if (status.ready && !group.handoffs->has_link()) {
+    status.ready = false;
+    status.reason = "it has no link to a prefill worker";
+  }
+  return status;
 }
 
 void DecodeWorker::start(rpc::Channel& channel) {
@@ -82,6 +95,7 @@ void DecodeWorker::on_closed(rpc::ConnectionId connection, const rpc::Peer&, con
     links_.erase(link);
     groups_[group].handoffs->link_lost(link);
   }
+  if (!lost.empty()) reporter_.report();
 }
 
 // Requests of routers.
@@ -99,9 +113,8 @@ void DecodeWorker::submit(rpc::ConnectionId router, Submit submit) {
   }
   if (submit.group >= groups_.size()) {
     return refuse(router, of_router,
-                  make_error(Code::kInvalidArgument,
-                             options_.name + " has no decode group " +
-                                 std::to_string(submit.group)));
+                  make_error(Code::kInvalidArgument, options_.name + " has no decode group " +
+                                                         std::to_string(submit.group)));
   }
   const OneGroup& group = groups_[submit.group];
   const RequestId id{++requests_made_};
@@ -153,8 +166,14 @@ void DecodeWorker::on_events(std::vector<engine::Event> events) {
 /// A router that does not take its events would get a stream with holes, so it loses the
 /// connection, and with it its requests.
 void DecodeWorker::tell(rpc::ConnectionId router, std::vector<engine::Event> events) {
-  const auto sent = channel_->send(router, encode(WorkerMessage(Events{std::move(events)})));
-  if (!sent.ok()) channel_->close(router, sent.error());
+  const size_t most = WireLimits{}.list_max;
+  for (size_t first = 0; first < events.size(); first += most) {
+    const auto begin = events.begin() + static_cast<ptrdiff_t>(first);
+    const auto end = begin + static_cast<ptrdiff_t>(std::min(most, events.size() - first));
+    const Events part{{std::move_iterator(begin), std::move_iterator(end)}};
+    const auto sent = channel_->send(router, encode(WorkerMessage(part)));
+    if (!sent.ok()) return channel_->close(router, sent.error());
+  }
 }
 
 // Prefill workers.
@@ -190,11 +209,11 @@ void DecodeWorker::greet(rpc::ConnectionId connection) {
   for (const OneGroup& group : groups_) {
     if (group.handoffs->is_closing_link(worker)) return greet_again(connection);
   }
-  const auto sent = channel_->call(connection, encode(WorkerCall(options_.self)),
-                                   options_.handshake_max,
-                                   [this, connection](Result<std::string> answer) {
-                                     on_welcome(connection, std::move(answer));
-                                   });
+  const auto sent =
+      channel_->call(connection, encode(WorkerCall(options_.self)), options_.handshake_max,
+                     [this, connection](Result<std::string> answer) {
+                       on_welcome(connection, std::move(answer));
+                     });
   if (!sent.ok()) greet_again(connection);
 }
 
@@ -212,14 +231,14 @@ void DecodeWorker::on_welcome(rpc::ConnectionId connection, Result<std::string> 
   }
   mismatches_.erase(worker->second);
   for (size_t group = 0; group < groups_.size(); ++group) {
-    groups_[group].handoffs->offer_link(
-        worker->second, welcome->source, [this, connection, group](Result<LinkOffer> offer) {
-          if (offer.ok()) {
-            offer_link(connection, group, *offer);
-          } else if (prefill_workers_.contains(connection)) {
-            channel_->close(connection, offer.error());
-          }
-        });
+    groups_[group].handoffs->offer_link(worker->second, welcome->source,
+                                        [this, connection, group](Result<LinkOffer> offer) {
+                                          if (offer.ok()) {
+                                            offer_link(connection, group, *offer);
+                                          } else if (prefill_workers_.contains(connection)) {
+                                            channel_->close(connection, offer.error());
+                                          }
+                                        });
   }
 }
 
@@ -236,14 +255,17 @@ void DecodeWorker::offer_link(rpc::ConnectionId connection, size_t group, const 
   DecodeGroup& handoffs = *groups_[group].handoffs;
   if (!prefill_workers_.contains(connection)) return handoffs.link_lost(link);
   links_[link] = {connection, group};
-  const auto sent = channel_->call(
-      connection, encode(WorkerCall(offer)), options_.handshake_max,
-      [this, connection, link, &handoffs](Result<std::string> answer) {
-        if (!links_.contains(link)) return;
-        if (answer.ok()) return handoffs.link_up(link);
-        // Whether it has taken the offer is not known. The connection begins anew.
-        channel_->close(connection, answer.error());
-      });
+  const auto sent = channel_->call(connection, encode(WorkerCall(offer)), options_.handshake_max,
+                                   [this, connection, link, &handoffs](Result<std::string> answer) {
+                                     if (!links_.contains(link)) return;
+                                     if (answer.ok()) {
+                                       handoffs.link_up(link);
+                                       return reporter_.report();
+                                     }
+                                     // Whether it has taken the offer is not known. The connection
+                                     // begins anew.
+                                     channel_->close(connection, answer.error());
+                                   });
   if (!sent.ok()) channel_->close(connection, sent.error());
 }
 
@@ -253,17 +275,18 @@ void DecodeWorker::send(const handoff::Message& message) {
   const auto bytes = handoff::encode(message, options_.limits);
   const auto* text = reinterpret_cast<const char*>(bytes.data());
   // May be lost: the protocol repeats it.
-  static_cast<void>(channel_->send(
-      link->second.connection, encode(WorkerMessage(HandoffBytes{{text, bytes.size()}}))));
+  static_cast<void>(channel_->send(link->second.connection,
+                                   encode(WorkerMessage(HandoffBytes{{text, bytes.size()}}))));
 }
 
 /// Dialled again at once, which makes other links.
 void DecodeWorker::break_link(handoff::LinkId id) {
   const auto link = links_.find(id);
   if (link == links_.end()) return;
-  channel_->close(link->second.connection,
-                  make_error(Code::kUnavailable,
-                             options_.name + " has heard nothing for too long, or not what it asked"));
+  channel_->close(
+      link->second.connection,
+      make_error(Code::kUnavailable,
+                 options_.name + " has heard nothing for too long, or not what it asked"));
 }
 
 /// Messages of links that are lost are not heard: where those can be fenced, that alone says that

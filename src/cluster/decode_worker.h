@@ -18,8 +18,8 @@
 
 namespace tandem::cluster {
 
-/// A decode worker's process as the cluster sees it: takes requests of routers, gives each to one of
-/// its groups, meets every prefill worker that is listed, and reports. Owner's thread only.
+/// A decode worker's process as the cluster sees it: takes requests of routers, gives each to one
+/// of its groups, meets every prefill worker that is listed, and reports. Owner's thread only.
 class DecodeWorker final : public rpc::ChannelEvents, public rpc::MembershipEvents {
  public:
   struct Options {
@@ -29,7 +29,7 @@ class DecodeWorker final : public rpc::ChannelEvents, public rpc::MembershipEven
     std::chrono::milliseconds report_every{500};
     std::chrono::milliseconds handshake_max{10'000};
     std::chrono::milliseconds handshake_again{200};  ///< after one that failed
-    DecodeGroup::Options group;                        ///< but for its name
+    DecodeGroup::Options group;                      ///< but for its name
   };
   struct Group {
     engine::EngineClient* engine = nullptr;
@@ -75,6 +75,7 @@ class DecodeWorker final : public rpc::ChannelEvents, public rpc::MembershipEven
     size_t group = 0;
   };
 
+  static engine::EngineStatus status_of(const OneGroup& group);
   // Requests of routers.
   void submit(rpc::ConnectionId router, Submit submit);
   void cancel(rpc::ConnectionId router, RequestId of_router);
@@ -103,10 +104,10 @@ class DecodeWorker final : public rpc::ChannelEvents, public rpc::MembershipEven
   std::map<RequestId, Request> requests_;
   std::map<std::pair<rpc::ConnectionId, RequestId>, RequestId> by_router_;
   uint64_t requests_made_ = 0;
-  std::map<std::string, std::string> addresses_;             ///< of prefill workers, by name
+  std::map<std::string, std::string> addresses_;              ///< of prefill workers, by name
   std::map<rpc::ConnectionId, std::string> prefill_workers_;  ///< connected
-  std::map<std::string, std::string> mismatches_;            ///< reasons, by prefill worker
-  std::set<rpc::ConnectionId> routers_;  ///< that have subscribed
+  std::map<std::string, std::string> mismatches_;             ///< reasons, by prefill worker
+  std::set<rpc::ConnectionId> routers_;                       ///< that have subscribed
   std::map<handoff::LinkId, Link> links_;
   bool is_draining_ = false;
 };

@@ -16,8 +16,8 @@ handoff::Prefiller::Options fitted(handoff::Prefiller::Options options,
 }  // namespace
 
 PrefillGroup::PrefillGroup(handoff::Prefiller::Options protocol, Engine engine, kv::KvLayout layout,
-                           std::vector<DataRank> ranks, io::Executor& executor,
-                           Send send, Break break_link)
+                           std::vector<DataRank> ranks, io::Executor& executor, Send send,
+                           Break break_link)
     : engine_(engine),
       layout_(layout),
       timers_(executor),
@@ -77,7 +77,8 @@ void PrefillGroup::open_link(LinkOffer offer, std::function<void(Result<void>)> 
     }
     for (const LinkOffer::Regions& opened : regions) {
       if (opened.memory.bytes != bytes) {
-        return done(make_error(Code::kInvalidArgument, "a rank's memory is not as its layout says"));
+        return done(
+            make_error(Code::kInvalidArgument, "a rank's memory is not as its layout says"));
       }
       link.sidecar_records =
           std::min(link.sidecar_records, opened.sidecars.bytes / sizeof(kv::SidecarRecord));
@@ -126,8 +127,7 @@ void PrefillGroup::send(const handoff::Message& message) {
 Result<kv::TransferPlan> PrefillGroup::plan(const Link& link, const handoff::Start& start) const {
   const auto tokens_end = static_cast<uint32_t>(start.tokens.size()) - 1;
   auto plan = TANDEM_TRY(kv::TransferPlan::create(
-      layout_, link.layout,
-      {.tokens = {start.first_position, tokens_end}, .spread = tokens_end}));
+      layout_, link.layout, {.tokens = {start.first_position, tokens_end}, .spread = tokens_end}));
   const auto differs = [](const char* what) {
     return make_error(Code::kInvalidArgument,
                       std::string("the decode worker's ") + what +

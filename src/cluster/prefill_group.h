@@ -36,11 +36,10 @@ class PrefillGroup final : public ExportEvents,
     engine::KvExport* exports = nullptr;
     EventPort* events = nullptr;
   };
-  /// The engine is used for nothing else; what it points to and `executor` outlive this. `protocol` gets
-  /// its ranks and layers from the layout.
+  /// The engine is used for nothing else; what it points to and `executor` outlive this. `protocol`
+  /// gets its ranks and layers from the layout.
   PrefillGroup(handoff::Prefiller::Options protocol, Engine engine, kv::KvLayout layout,
-               std::vector<DataRank> ranks, io::Executor& executor, Send send,
-               Break break_link);
+               std::vector<DataRank> ranks, io::Executor& executor, Send send, Break break_link);
   ~PrefillGroup() override;
 
   /// What a decode worker needs to know before it makes an offer.

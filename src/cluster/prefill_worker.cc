@@ -9,12 +9,13 @@ PrefillWorker::PrefillWorker(Options options, PrefillGroup::Engine engine,
                              std::vector<DataRank> ranks, io::Executor& executor)
     : options_(std::move(options)),
       engine_(*engine.client),
-      group_(options_.protocol, engine, options_.self.layout, std::move(ranks), executor,
-             [this](const handoff::Message& message) { send(message); },
-             [this](handoff::LinkId link, const Error& error) {
-               const auto found = links_.find(link);
-               if (found != links_.end()) channel_->close(found->second, error);
-             }),
+      group_(
+          options_.protocol, engine, options_.self.layout, std::move(ranks), executor,
+          [this](const handoff::Message& message) { send(message); },
+          [this](handoff::LinkId link, const Error& error) {
+            const auto found = links_.find(link);
+            if (found != links_.end()) channel_->close(found->second, error);
+          }),
       reporter_(executor, options_.report_every, [this] {
         return Report{.queued_tokens = group_.queued_tokens(),
                       .page_tokens = options_.self.layout.page_tokens,
@@ -44,8 +45,7 @@ void PrefillWorker::on_message(rpc::ConnectionId connection, std::string bytes) 
                                                   "a prefill worker takes no requests; is this the "
                                                   "address of a decode worker?"));
   }
-  const auto handoff =
-      handoff::decode(std::as_bytes(std::span(carried->bytes)), options_.limits);
+  const auto handoff = handoff::decode(std::as_bytes(std::span(carried->bytes)), options_.limits);
   if (!handoff.ok()) return channel_->close(connection, handoff.error());
   const auto link = links_.find(handoff->link);
   if (link != links_.end() && link->second != connection) return;  // somebody else's

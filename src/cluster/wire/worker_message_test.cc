@@ -325,8 +325,9 @@ TEST(WorkerMessage, EveryFieldHasItsLimit) {
       some_hello(), {[](Hello& h) { h.vocabulary_size = 0; }, [](Hello& h) { h.layout.layers = 0; },
                      [](Hello& h) { h.layout.rank_heads = {{0, 1}}; },
                      [](Hello& h) { h.layout.element = static_cast<kv::KvElement>(3); }});
-  expect_refused<WorkerCall>(some_offer(), {[](LinkOffer& o) { o.ranks.pop_back(); },
-                                            [](LinkOffer& o) { o.ranks[0].regions[0].memory.rails.clear(); }});
+  expect_refused<WorkerCall>(some_offer(),
+                             {[](LinkOffer& o) { o.ranks.pop_back(); },
+                              [](LinkOffer& o) { o.ranks[0].regions[0].memory.rails.clear(); }});
   expect_refused<Welcome>(some_welcome(), {[](Welcome& w) { w.source.ranks.pop_back(); }});
 }
 
