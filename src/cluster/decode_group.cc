@@ -116,6 +116,11 @@ bool DecodeGroup::is_closing_link(const std::string& prefill_worker) const {
          });
 }
 
+bool DecodeGroup::has_link() const {
+  return std::ranges::any_of(
+      links_, [&](const auto& item) { return item.second.is_up && protocol_.is_up(item.first); });
+}
+
 void DecodeGroup::on_message(const handoff::Message& message) {
   protocol_.on_message(message, now_us());
   rearm();
