@@ -65,7 +65,7 @@ void add_handoff_policy_flag(CLI::App& verb, HandoffPolicyOptions& options);
 
 /// One worker process.
 struct WorkerOptions {
-  std::string role = "decode";  ///< or "prefill"
+  std::string role;  ///< "prefill" or "decode"
   std::string name;
   std::string listen_address;  ///< of its channel, where the others reach it
   ClusterOptions cluster;
