@@ -77,10 +77,11 @@ class DecodeGroup final : public ReservationEvents,
   const handoff::Decoder::Counters& counters() const { return protocol_.counters(); }
 
  private:
+  enum class LinkState { kOffered, kUp, kLost };
   struct Link {
     std::string prefill_worker;
     kv::KvLayout layout;  ///< of the source
-    bool is_up = false;
+    LinkState state = LinkState::kOffered;
   };
   /// One hand-off's pages, from its start until nothing can land in them.
   struct Delivery {

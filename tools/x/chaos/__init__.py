@@ -89,6 +89,7 @@ class Run:
         if unclear:
             self._find(f"a client is told {unclear[0]!r}, and {len(unclear) - 1} alike")
         rest_s = self._check_rest()
+        self.findings += self.cluster.unexpected_ends()
         self._check_answers()
         self.counts.update(
             {event.kind: 1, "answers": clients_of_it.answers, "left": clients_of_it.left,

@@ -49,6 +49,16 @@ class Cluster:
     def log(self) -> str:
         return self.log_path.read_text(errors="replace")
 
+    def unexpected_ends(self) -> list[str]:
+        """Lines of the supervisor about workers that nobody told to end."""
+        return [
+            line
+            for line in self.log().splitlines()
+            if re.match(r"\S+ ended with", line)
+            and "signal 9" not in line
+            and "exit code 0" not in line
+        ]
+
     def is_running(self) -> bool:
         return self.process.poll() is None
 
@@ -96,14 +106,20 @@ class Cluster:
 
     def trouble(self) -> str:
         """Why it is not wholly well; empty when it is."""
-        status, body = self.get("/ready")
+        try:
+            status, body = self.get("/ready")
+        except OSError as failure:
+            return f"no answer: {failure}"
         told = json.loads(body)
         if status == 200 and told["status"] == "ok":
             return ""
         return f"{status} {told['status']}: {told.get('reason')}"
 
     def at_rest(self) -> dict[str, float]:
-        text = self.get("/metrics")[1]
+        try:
+            text = self.get("/metrics")[1]
+        except OSError as failure:
+            return {f"no answer: {failure}": 1}
         values = {}
         for name in AT_REST:
             match = re.search(rf"^tandem:{name}\{{[^}}]*\}} (\S+)$", text, re.M)
