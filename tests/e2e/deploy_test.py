@@ -23,13 +23,8 @@ class Deploy(unittest.TestCase):
             with self.subTest(file.name):
                 self.assertEqual(len(verbs), 1)
                 known = set(re.findall(r"--[\w-]+", run(verbs.pop(), "--help").stdout))
-<<<<<<< HEAD
-                used = set(re.findall(r"(?:^|[ =])(--[a-z][\w-]+)", text, re.M))
-                used -= {"--now"}  # systemctl's
-=======
                 used = set(re.findall(r"(?:^|[ =])(--[\w-]+)", text, re.M))
                 used -= {"--now"}  # of systemctl
->>>>>>> cluster
                 self.assertGreater(len(used), 2)
                 self.assertEqual(used - known, set())
                 checked.append(file.name)
