@@ -52,7 +52,7 @@ uint64_t decode_cost(const PlacementRequest& request, const PlacementWeights& we
 }
 
 /// What the decode rank has is not moved, but a prefill worker without it must compute it.
-uint64_t prefill_cost(const PlacementRequest& request, const PrefillWorker& worker) {
+uint64_t prefill_cost(const PlacementRequest& request, const PrefillCandidate& worker) {
   return worker.queued_tokens + tokens_before_last(request, worker.cached_tokens);
 }
 
@@ -105,7 +105,7 @@ class Chooser {
 
   void try_pair(size_t decode, size_t prefill, Cost decode_cost) {
     const DecodeRank& rank = request_.decode_ranks[decode];
-    const PrefillWorker& worker = request_.prefill_workers[prefill];
+    const PrefillCandidate& worker = request_.prefill_workers[prefill];
     if (const char* why = obstacle(worker.health)) return note(worker.name + " " + why);
     if (const auto found = mismatches_.find({decode, prefill}); found != mismatches_.end()) {
       return note(worker.name + " does not match " + rank.name + " (" + *found->second + ")");

@@ -27,7 +27,7 @@ struct DecodeRank {
 };
 
 /// A worker that computes prompts, as the router sees it now.
-struct PrefillWorker {
+struct PrefillCandidate {
   std::string name;
   Health health = Health::kServing;
   uint64_t queued_tokens = 0;  ///< to compute, with what was sent to it since it said so
@@ -46,7 +46,7 @@ struct PlacementRequest {
   uint64_t prompt_tokens = 0;  ///< >= 1
   uint64_t tokens_max = 0;     ///< to generate at most
   std::span<const DecodeRank> decode_ranks;
-  std::span<const PrefillWorker> prefill_workers;
+  std::span<const PrefillCandidate> prefill_workers;
   std::span<const Mismatch> mismatches;
   uint64_t turn = 0;  ///< of equals, another one is first with each turn
 };

@@ -24,7 +24,7 @@ DecodeRank decode_rank(const std::string& name) {
 
 struct Cluster {
   std::vector<DecodeRank> decode_ranks{decode_rank("d0"), decode_rank("d1")};
-  std::vector<PrefillWorker> prefill_workers{{.name = "p0"}, {.name = "p1"}};
+  std::vector<PrefillCandidate> prefill_workers{{.name = "p0"}, {.name = "p1"}};
   std::vector<Mismatch> mismatches;
   uint64_t prompt_tokens = 1000;
   uint64_t tokens_max = 100;
@@ -191,7 +191,7 @@ bool beats(const DecodeRank& a, const DecodeRank& b) {
          a.requests_waiting <= b.requests_waiting && a.cached_tokens >= b.cached_tokens &&
          a.requests_waiting < b.requests_waiting;
 }
-bool beats(const PrefillWorker& a, const PrefillWorker& b) {
+bool beats(const PrefillCandidate& a, const PrefillCandidate& b) {
   return a.queued_tokens < b.queued_tokens && a.cached_tokens >= b.cached_tokens;
 }
 

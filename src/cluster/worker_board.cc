@@ -137,7 +137,7 @@ WorkerBoard::View WorkerBoard::view(std::span<const uint64_t> keys) const {
       add_ranks(view, worker, keys);
       continue;
     }
-    PrefillWorker prefill;
+    PrefillCandidate prefill;
     prefill.name = name;
     prefill.health = health(worker);
     if (worker.report) {

@@ -113,7 +113,7 @@ class WorkerBoard {
   struct View {
     std::vector<DecodeRank> decode_ranks;
     std::vector<std::pair<std::string, uint32_t>> decode_places;  ///< worker and rank
-    std::vector<PrefillWorker> prefill_workers;
+    std::vector<PrefillCandidate> prefill_workers;
     std::vector<std::string> prefill_names;
     std::vector<Mismatch> mismatches;
   };
