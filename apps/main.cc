@@ -20,8 +20,8 @@ void open_standard_streams(int, char**, char**) {
 }
 
 /// Before main() is too late: libraries open files when they are loaded (gRPC's an eventfd).
-[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)(int, char**, char**) =
-    open_standard_streams;
+[[gnu::section(".preinit_array"),
+  gnu::used]] void (*const kBeforeLibraries)(int, char**, char**) = open_standard_streams;
 
 /// Exit codes; docs/flags.md promises them.
 constexpr int kFailed = 1;
