@@ -61,7 +61,8 @@ class Load:
         self._stopping = threading.Event()
         self._mutex = threading.Lock()
         self._threads = [
-            threading.Thread(target=self._run, args=(client,), daemon=True) for client in range(self.count)
+            threading.Thread(target=self._run, args=(client,), daemon=True)
+            for client in range(self.count)
         ]
         for thread in self._threads:
             thread.start()
