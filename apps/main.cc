@@ -47,6 +47,10 @@ int main(int argc, char** argv) {
   };
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    // CLI11 prints the words in reverse, and this function gives them in reverse: so, as typed.
+    app.exit(CLI::ExtrasError(app.remaining_for_passthrough(true)));
+    return kWrongUsage;
   } catch (const CLI::ParseError& error) {  // also how --help and --version end, with 0
     return app.exit(error) == 0 ? 0 : kWrongUsage;
   }

@@ -21,6 +21,9 @@ struct ChatInput {
   bool continue_final_message = false;
 };
 
+/// Names that `variables_json` may not hold, because a chat sets these itself.
+inline constexpr std::string_view kOwnVariables[] = {"messages", "tools", "add_generation_prompt"};
+
 /// A rendered prompt that remembers which bytes the template wrote and which came from the
 /// client, so that user text that spells "<|im_end|>" stays text.
 struct RenderedPrompt {

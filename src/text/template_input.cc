@@ -85,9 +85,9 @@ Result<Json> parse_variables(const std::string& text) {
   Json variables = TANDEM_TRY(parse_json(text, "chat_template_kwargs"));
   if (variables.is_null()) return Json::object();
   if (!variables.is_object()) return invalid("chat_template_kwargs must be an object");
-  for (const char* name : {"messages", "tools", "add_generation_prompt"}) {
+  for (const std::string_view name : kOwnVariables) {
     if (variables.contains(name)) {
-      return invalid(std::string("chat_template_kwargs may not hold ") + name +
+      return invalid("chat_template_kwargs may not hold " + std::string(name) +
                      "; set it in the request itself");
     }
   }

@@ -1,12 +1,13 @@
 """Goal: docs/flags.md names exactly the flags that the program has, with their defaults.
 
-Method: the verbs and flags of `--help`, verb by verb, against the tables of the page.
+Method: the verbs and flags of `--help`, verb by verb, against the tables of the page; a command
+line with words too many.
 """
 
 import re
 import unittest
 
-from program import ROOT, run
+from program import MODEL, ROOT, run
 
 
 def verbs(*path):
@@ -63,6 +64,11 @@ class Flags(unittest.TestCase):
                 for name, default in printed.items():
                     if default is not None:
                         self.assertEqual(documented[name].strip("`"), default, name)
+
+    def test_words_that_are_not_expected_are_printed_as_they_were_typed(self):
+        refused = run("generate", MODEL, "a prompt", "one", "--two", "three")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("arguments were not expected: one --two three\n", refused.stderr)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from program import MODEL, TANDEM
+from program import MODEL, TANDEM, run
 from tandem_server import TandemServer
 
 REQUESTS = [
@@ -162,11 +162,21 @@ class Ranks(unittest.TestCase):
             (["--tp", "2", "--dist-init-addr", "127.0.0.1:9"], "without --nnodes above 1"),
             (["--tp", "2", "--node-rank", "0"], "--node-rank requires --nnodes"),
         ):
-            run = subprocess.run(
-                [TANDEM, "serve", MODEL, *flags], capture_output=True, text=True, timeout=30
-            )
-            self.assertNotEqual(run.returncode, 0)
-            self.assertIn(text, run.stderr)
+            refused = run("serve", MODEL, *flags)
+            self.assertNotEqual(refused.returncode, 0)
+            self.assertIn(text, refused.stderr)
+
+    def test_a_taken_port_is_one_error_and_ends_all_ranks(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            refused = run("serve", MODEL, "--port", port, "--data-parallel-size", "2")
+        self.assertEqual(refused.returncode, 1)
+        reason = f"cannot listen on 127.0.0.1:{port}: Address already in use"
+        self.assertEqual(
+            refused.stderr, f"tandem serve: {reason}; choose another --host or --port\n"
+        )
 
 
 if __name__ == "__main__":

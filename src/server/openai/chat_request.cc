@@ -166,19 +166,31 @@ void read_logprobs(Fields& fields, GenerationParams& params) {
   if (wanted) params.sampling.logprobs_count = static_cast<int32_t>(top.value_or(0));
 }
 
+/// Variables of the template, as JSON text; "" for none.
+std::string read_variables(Fields& fields) {
+  const Json* variables = fields.find("chat_template_kwargs");
+  if (variables == nullptr) return "";
+  if (!variables->is_object()) {
+    fields.fail_type("chat_template_kwargs", "an object", *variables);
+    return "";
+  }
+  for (const std::string_view name : text::kOwnVariables) {
+    if (!variables->contains(name)) continue;
+    const std::string param = fmt::format("chat_template_kwargs.{}", name);
+    fields.fail(invalid_field(
+        param, "invalid_value",
+        fmt::format("\"{}\" is not allowed: set \"{}\" in the request itself.", param, name)));
+  }
+  return variables->dump();
+}
+
 }  // namespace
 
 text::ChatInput read_chat_input(Fields& fields) {
   text::ChatInput input;
   input.messages_json = read_messages(fields);
   input.tools_json = read_tools(fields);
-  if (const Json* variables = fields.find("chat_template_kwargs")) {
-    if (!variables->is_object()) {
-      fields.fail_type("chat_template_kwargs", "an object", *variables);
-    } else {
-      input.variables_json = variables->dump();
-    }
-  }
+  input.variables_json = read_variables(fields);
   input.continue_final_message = fields.boolean("continue_final_message").value_or(false);
   const auto add_prompt = fields.boolean("add_generation_prompt");
   if (input.continue_final_message && add_prompt.value_or(false)) {

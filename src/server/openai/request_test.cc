@@ -53,6 +53,13 @@ CompletionRequest completion(const std::string& body) {
   return std::get<CompletionRequest>(parsed);
 }
 
+/// A body, or fields of one, that is refused.
+struct Case {
+  const char* sent;
+  const char* param;
+  const char* code;
+};
+
 template <typename Parsed>
 void expect_refused(const Parsed& parsed, const std::string& body, const std::string& param,
                     const std::string& code, int status = 400) {
@@ -171,11 +178,6 @@ TEST(ChatRequest, AToolIsGivenToTheTemplateAsItCame) {
 
 // long: a table of every field.
 TEST(ChatRequest, NamesTheFieldAtFault) {
-  struct Case {
-    const char* fields;
-    const char* param;
-    const char* code;
-  };
   const Case cases[] = {
       {R"("model":3)", "model", "invalid_type"},
       {R"("temperature":"hot")", "temperature", "invalid_type"},
@@ -222,6 +224,12 @@ TEST(ChatRequest, NamesTheFieldAtFault) {
       {R"("logit_bias":{"5":101})", "logit_bias.5", "invalid_value"},
       {R"("logit_bias":{"5":"1"})", "logit_bias.5", "invalid_type"},
       {R"("chat_template_kwargs":[])", "chat_template_kwargs", "invalid_type"},
+      {R"("chat_template_kwargs":{"messages":[]})", "chat_template_kwargs.messages",
+       "invalid_value"},
+      {R"("chat_template_kwargs":{"a":1,"tools":null})", "chat_template_kwargs.tools",
+       "invalid_value"},
+      {R"("chat_template_kwargs":{"add_generation_prompt":true})",
+       "chat_template_kwargs.add_generation_prompt", "invalid_value"},
       {R"("add_generation_prompt":true,"continue_final_message":true)", "add_generation_prompt",
        "invalid_value"},
       {R"("tools":{})", "tools", "invalid_type"},
@@ -261,7 +269,7 @@ TEST(ChatRequest, NamesTheFieldAtFault) {
       {R"("ignore_eos":"yes")", "ignore_eos", "invalid_type"},
   };
   for (const Case& wrong : cases) {
-    const std::string body = chat_with(wrong.fields);
+    const std::string body = chat_with(wrong.sent);
     expect_refused(parse_chat_request(body, rules()), body, wrong.param, wrong.code);
   }
 }
@@ -277,11 +285,6 @@ TEST(ChatRequest, ABiasHasItsTokenAsPlainDigits) {
 }
 
 TEST(ChatRequest, NamesTheMessageAtFault) {
-  struct Case {
-    const char* body;
-    const char* param;
-    const char* code;
-  };
   const Case cases[] = {
       {R"({})", "messages", "missing_field"},
       {R"({"messages":[]})", "messages", "invalid_value"},
@@ -303,7 +306,7 @@ TEST(ChatRequest, NamesTheMessageAtFault) {
        "messages[0].tool_calls", "invalid_type"},
   };
   for (const Case& wrong : cases) {
-    expect_refused(parse_chat_request(wrong.body, rules()), wrong.body, wrong.param, wrong.code);
+    expect_refused(parse_chat_request(wrong.sent, rules()), wrong.sent, wrong.param, wrong.code);
   }
 }
 
@@ -337,11 +340,6 @@ TEST(CompletionRequest, ReadsItsOwnFields) {
 }
 
 TEST(CompletionRequest, NamesTheFieldAtFault) {
-  struct Case {
-    const char* body;
-    const char* param;
-    const char* code;
-  };
   const Case cases[] = {
       {R"({})", "prompt", "missing_field"},
       {R"({"prompt":5})", "prompt", "invalid_type"},
@@ -361,7 +359,7 @@ TEST(CompletionRequest, NamesTheFieldAtFault) {
       {R"({"prompt":"a","echo":"x"})", "echo", "invalid_type"},
   };
   for (const Case& wrong : cases) {
-    expect_refused(parse_completion_request(wrong.body, rules()), wrong.body, wrong.param,
+    expect_refused(parse_completion_request(wrong.sent, rules()), wrong.sent, wrong.param,
                    wrong.code);
   }
 }
