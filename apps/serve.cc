@@ -71,6 +71,19 @@ void on_follower_signal(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
+/// From here on it ends by itself: one more signal must not turn a clean end into a killed one.
+/// Blocked as well, since libraries put the dispositions back that they found when they were
+/// loaded, and by then this thread is the last.
+void ignore_end_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::signal(signal, SIG_IGN);
+    sigaddset(&signals, signal);
+  }
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
 /// The last part of the folder's path, also where that is given as "models/tiny-moe/" or ".".
 std::string name_of(const std::string& folder) {
   std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();
@@ -136,9 +149,7 @@ Result<void> run_server(server::Server& server, LossWatch& losses,
   losses.watch(&server);
   server.run();
   losses.watch(nullptr);
-  // From here on it ends by itself: one more signal must not turn a clean end into a killed one.
-  std::signal(SIGINT, SIG_IGN);
-  std::signal(SIGTERM, SIG_IGN);
+  ignore_end_signals();
   return losses.result();
 }
 
