@@ -124,6 +124,17 @@ void add_cluster_flags(CLI::App& verb, ClusterOptions& options) {
   key->needs(authority);
 }
 
+cluster::handoff::Policy HandoffPolicyOptions::value() const {
+  if (policy == "retry") return cluster::handoff::Policy::kRetry;
+  return policy == "fail" ? cluster::handoff::Policy::kFail : cluster::handoff::Policy::kRecompute;
+}
+
+void add_handoff_policy_flag(CLI::App& verb, HandoffPolicyOptions& options) {
+  verb.add_option("--handoff-policy", options.policy,
+                  "when a prefill worker fails: recompute its prompts here, retry on another, fail")
+      ->check(CLI::IsMember({"recompute", "retry", "fail"}));
+}
+
 void add_worker_flags(CLI::App& verb, WorkerOptions& options) {
   verb.add_option("--role", options.role, "prefill: computes prompts for others; decode: generates")
       ->required()
@@ -142,6 +153,7 @@ void add_worker_flags(CLI::App& verb, WorkerOptions& options) {
   verb.add_option("--data-interface", options.data.interface,
                   "interface, device or address of this host for K and V; else the first");
   add_handoff_flags(verb, options.handoffs);
+  add_handoff_policy_flag(verb, options.handoff_policy);
   verb.add_option("--parent-pid", options.parent_process_id,
                   "process that started this one, which ends with it; 0: goes on alone")
       ->check(CLI::Range(0, 1 << 30));

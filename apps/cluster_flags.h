@@ -7,6 +7,7 @@
 
 #include "apps/run_engine.h"
 #include "base/result.h"
+#include "cluster/handoff/decoder_ports.h"
 #include "model/sharding.h"
 #include "rpc/grpc_channel.h"
 #include "rpc/membership.h"
@@ -55,14 +56,22 @@ struct ClusterOptions {
 /// The flags of ClusterOptions.
 void add_cluster_flags(CLI::App& verb, ClusterOptions& options);
 
+/// What becomes of a request whose prompt a prefill worker did not bring.
+struct HandoffPolicyOptions {
+  std::string policy = "recompute";  ///< or "retry", "fail"
+  cluster::handoff::Policy value() const;
+};
+void add_handoff_policy_flag(CLI::App& verb, HandoffPolicyOptions& options);
+
 /// One worker process.
 struct WorkerOptions {
-  std::string role = "decode";  ///< or "prefill"
+  std::string role;  ///< "prefill" or "decode"
   std::string name;
   std::string listen_address;  ///< of its channel, where the others reach it
   ClusterOptions cluster;
   transfer::LibfabricOptions data;
   HandoffOptions handoffs;
+  HandoffPolicyOptions handoff_policy;
   int parent_process_id = 0;  ///< dies with it; 0: with nobody
 
   rpc::Role member_role() const {

@@ -32,7 +32,8 @@ constexpr const char* kPassedOn[] = {"--model",
                                      "--block-size",
                                      "--kv-cache-tokens",
                                      "--enable-prefix-caching",
-                                     "--collective-late-after"};
+                                     "--collective-late-after",
+                                     "--handoff-policy"};
 
 /// As the user gave them; what is left out has the same default in the worker.
 std::vector<std::string> given_flags(const CLI::App& serve) {

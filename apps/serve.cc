@@ -31,6 +31,7 @@ struct ServeOptions {
   LayoutOptions layout;
   LaunchOptions launch;
   ClusterOptions cluster;
+  HandoffPolicyOptions handoff_policy;  ///< of workers that it starts
   uint32_t write_timeout_s = 30;
   bool log_no_requests = false;
   bool log_probes = false;
@@ -260,6 +261,8 @@ Verb add_serve(CLI::App& app) {
   add_layout_flags(*verb, options->layout);
   add_launch_flags(*verb, options->launch);
   add_cluster_flags(*verb, options->cluster);
+  add_handoff_policy_flag(*verb, options->handoff_policy);
+  verb->get_option("--handoff-policy")->needs(verb->get_option("--prefill-workers"));
   verb->get_option("--discovery")->excludes(verb->get_option("--prefill-workers"));
   return [options, verb] { return serve(*options, *verb); };
 }

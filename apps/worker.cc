@@ -193,6 +193,7 @@ Result<void> decode(const Options& options, cluster::Hello hello, const engine::
   own.name = options.worker.name;
   own.self = std::move(hello);
   own.limits = message_limits(limits);
+  own.group.protocol.policy = options.worker.handoff_policy.value();
   own.group.link_seed = TANDEM_TRY(io::random_number());
   cluster::DecodeWorker worker(std::move(own), std::move(groups), desk.events(), desk.loop());
   for (size_t group = 0; group < set.groups().size(); ++group) {

@@ -67,8 +67,8 @@ void DecodeGroup::rearm() {
 void DecodeGroup::break_links() {
   std::vector<handoff::LinkId> broken;
   for (auto& [id, link] : links_) {
-    if (!link.is_up || protocol_.is_up(id)) continue;
-    link.is_up = false;
+    if (link.state != LinkState::kUp || protocol_.is_up(id)) continue;
+    link.state = LinkState::kLost;
     broken.push_back(id);
   }
   for (const handoff::LinkId id : broken) break_link_(id);
@@ -92,7 +92,7 @@ void DecodeGroup::offer_link(std::string prefill_worker, LinkSource source,
 void DecodeGroup::link_up(handoff::LinkId id) {
   const auto link = links_.find(id);
   if (link == links_.end()) return;
-  link->second.is_up = true;
+  link->second.state = LinkState::kUp;
   protocol_.on_link_up(
       id, {.name = link->second.prefill_worker, .can_fence = receiver_.can_fence()}, now_us());
   rearm();
@@ -101,12 +101,13 @@ void DecodeGroup::link_up(handoff::LinkId id) {
 void DecodeGroup::link_lost(handoff::LinkId id) {
   const auto link = links_.find(id);
   if (link == links_.end()) return;
-  if (link->second.is_up) {
-    protocol_.on_link_lost(id, now_us());
-    rearm();
-  } else {
+  if (link->second.state == LinkState::kOffered) {
     receiver_.forget(id);
     links_.erase(link);
+  } else {
+    // What the protocol has lost itself is being fenced.
+    protocol_.on_link_lost(id, now_us());
+    rearm();
   }
 }
 
@@ -114,6 +115,11 @@ bool DecodeGroup::is_closing_link(const std::string& prefill_worker) const {
   return receiver_.can_fence() && std::ranges::any_of(links_, [&](const auto& item) {
            return item.second.prefill_worker == prefill_worker;
          });
+}
+
+bool DecodeGroup::has_link() const {
+  return std::ranges::any_of(links_,
+                             [this](const auto& item) { return protocol_.is_up(item.first); });
 }
 
 void DecodeGroup::on_message(const handoff::Message& message) {
@@ -207,7 +213,7 @@ Result<void> DecodeGroup::start(const Reservation& reservation) {
 std::optional<handoff::LinkId> DecodeGroup::choose_link(const Request& request) const {
   std::vector<handoff::LinkId> up;
   for (const auto& [id, link] : links_) {
-    if (!link.is_up || !protocol_.is_up(id)) continue;
+    if (!protocol_.is_up(id)) continue;
     if (link.prefill_worker == request.wish.prefill_worker && request.attempts == 0) return id;
     up.push_back(id);
   }

@@ -55,6 +55,8 @@ class DecodeGroup final : public ReservationEvents,
   /// A lost link to this prefill worker is still being closed. Over tcp that cuts the connections
   /// of a new one, too, so the next one is offered behind it.
   bool is_closing_link(const std::string& prefill_worker) const;
+  /// A hand-off can start.
+  bool has_link() const;
   void on_message(const handoff::Message& message);
 
   // Requests.
@@ -75,10 +77,11 @@ class DecodeGroup final : public ReservationEvents,
   const handoff::Decoder::Counters& counters() const { return protocol_.counters(); }
 
  private:
+  enum class LinkState { kOffered, kUp, kLost };
   struct Link {
     std::string prefill_worker;
     kv::KvLayout layout;  ///< of the source
-    bool is_up = false;
+    LinkState state = LinkState::kOffered;
   };
   /// One hand-off's pages, from its start until nothing can land in them.
   struct Delivery {

@@ -1,5 +1,7 @@
 #include "cluster/decode_worker.h"
 
+#include <algorithm>
+#include <iterator>
 #include <span>
 
 namespace tandem::cluster {
@@ -13,7 +15,7 @@ DecodeWorker::DecodeWorker(Options options, std::vector<Group> groups, EventPort
         Report report{.page_tokens = options_.self.layout.page_tokens,
                       .draining = is_draining_,
                       .groups = {}};
-        for (const OneGroup& group : groups_) report.groups.push_back(group.engine->status());
+        for (const OneGroup& group : groups_) report.groups.push_back(status_of(group));
         return report;
       }) {
   events_.connect([this](std::vector<engine::Event> told) { on_events(std::move(told)); });
@@ -28,6 +30,16 @@ DecodeWorker::DecodeWorker(Options options, std::vector<Group> groups, EventPort
                                          [this](const handoff::Message& m) { send(m); },
                                          [this](handoff::LinkId link) { break_link(link); })});
   }
+}
+
+/// Without a link no prompt would come back computed.
+engine::EngineStatus DecodeWorker::status_of(const OneGroup& group) {
+  engine::EngineStatus status = group.engine->status();
+  if (status.ready && !group.handoffs->has_link()) {
+    status.ready = false;
+    status.reason = "it has no link to a prefill worker";
+  }
+  return status;
 }
 
 void DecodeWorker::start(rpc::Channel& channel) {
@@ -83,6 +95,7 @@ void DecodeWorker::on_closed(rpc::ConnectionId connection, const rpc::Peer&, con
     links_.erase(link);
     groups_[group].handoffs->link_lost(link);
   }
+  if (!lost.empty()) reporter_.report();
 }
 
 // Requests of routers.
@@ -153,8 +166,14 @@ void DecodeWorker::on_events(std::vector<engine::Event> events) {
 /// A router that does not take its events would get a stream with holes, so it loses the
 /// connection, and with it its requests.
 void DecodeWorker::tell(rpc::ConnectionId router, std::vector<engine::Event> events) {
-  const auto sent = channel_->send(router, encode(WorkerMessage(Events{std::move(events)})));
-  if (!sent.ok()) channel_->close(router, sent.error());
+  const size_t most = WireLimits{}.list_max;
+  for (size_t first = 0; first < events.size(); first += most) {
+    const auto begin = events.begin() + static_cast<ptrdiff_t>(first);
+    const auto end = begin + static_cast<ptrdiff_t>(std::min(most, events.size() - first));
+    const Events part{{std::move_iterator(begin), std::move_iterator(end)}};
+    const auto sent = channel_->send(router, encode(WorkerMessage(part)));
+    if (!sent.ok()) return channel_->close(router, sent.error());
+  }
 }
 
 // Prefill workers.
@@ -239,7 +258,10 @@ void DecodeWorker::offer_link(rpc::ConnectionId connection, size_t group, const 
   const auto sent = channel_->call(connection, encode(WorkerCall(offer)), options_.handshake_max,
                                    [this, connection, link, &handoffs](Result<std::string> answer) {
                                      if (!links_.contains(link)) return;
-                                     if (answer.ok()) return handoffs.link_up(link);
+                                     if (answer.ok()) {
+                                       handoffs.link_up(link);
+                                       return reporter_.report();
+                                     }
                                      // Whether it has taken the offer is not known. The connection
                                      // begins anew.
                                      channel_->close(connection, answer.error());

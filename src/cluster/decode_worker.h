@@ -75,6 +75,7 @@ class DecodeWorker final : public rpc::ChannelEvents, public rpc::MembershipEven
     size_t group = 0;
   };
 
+  static engine::EngineStatus status_of(const OneGroup& group);
   // Requests of routers.
   void submit(rpc::ConnectionId router, Submit submit);
   void cancel(rpc::ConnectionId router, RequestId of_router);

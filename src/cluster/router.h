@@ -52,8 +52,8 @@ class Router final : public engine::EngineClient,
   /// or its worker is lost after its first token.
   Result<void> submit(engine::Request request, engine::EventSink& sink) override;
   void cancel(RequestId id) override;
-  /// Sums over the decode groups as last reported; ready while some request could be served. The
-  /// reason says all that is missing.
+  /// Sums over the decode groups as last reported, and the pages that prefill workers lease; ready
+  /// while some request could be served. The reason says all that is missing.
   engine::EngineStatus status() const override;
 
   void on_connected(rpc::ConnectionId connection, const rpc::Peer& peer) override;

@@ -189,12 +189,18 @@ void Router::check_silence() {
 
 void Router::publish() {
   std::vector<engine::EngineStatus> groups;
+  uint32_t pages_leased = 0;
   for (const auto& [connection, link] : links_) {
     const auto worker = workers_.find(link.worker);
-    if (worker == workers_.end() || worker->second.member.role != rpc::Role::kDecode) continue;
-    groups.insert(groups.end(), link.groups.begin(), link.groups.end());
+    if (worker == workers_.end()) continue;
+    if (worker->second.member.role == rpc::Role::kDecode) {
+      groups.insert(groups.end(), link.groups.begin(), link.groups.end());
+    } else {
+      pages_leased += engine::sum_of(link.groups).pages_leased;
+    }
   }
   engine::EngineStatus status = engine::sum_of(groups);
+  status.pages_leased += pages_leased;
   std::string missing;
   for (const std::string& line : board_.missing()) {
     missing += (missing.empty() ? "" : "; ") + line;

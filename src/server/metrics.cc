@@ -77,7 +77,13 @@ struct Metrics::Impl {
   // From the engine's status:
   Gauge& running = gauge("tandem:num_requests_running", "Choices being generated.");
   Gauge& waiting = gauge("tandem:num_requests_waiting", "Choices waiting to be scheduled.");
+  Gauge& awaiting_kv =
+      gauge("tandem:num_requests_awaiting_kv", "Choices whose prompt another worker computes.");
   Gauge& kv_usage = gauge("tandem:kv_cache_usage_perc", "Share of KV pages in use, 0 to 1.");
+  Gauge& pages_leased =
+      gauge("tandem:kv_pages_leased", "KV pages kept until another worker has them.");
+  Gauge& pages_quarantined =
+      gauge("tandem:kv_pages_quarantined", "KV pages kept until no write can land in them.");
   Gauge& ranks_lost = gauge("tandem:ranks_lost", "Ranks that are gone while the others go on.");
   Counter& steps = counter("tandem:engine_steps_total", "Steps of the engine.");
   Counter& preemptions = counter("tandem:num_preemptions_total",
@@ -87,7 +93,7 @@ struct Metrics::Impl {
   Counter& prefix_hits =
       counter("tandem:prefix_cache_hits_total", "Prompt tokens served by the prefix index.");
   Counter& prompt_tokens =
-      counter("tandem:prompt_tokens_total", "Prompt tokens, computed or from the prefix index.");
+      counter("tandem:prompt_tokens_total", "Prompt tokens, wherever they came from.");
   Counter& generated_tokens = counter("tandem:generation_tokens_total", "Generated tokens.");
   Counter& prompt_computed = by_source("local_compute");
   Counter& prompt_cached = by_source("local_cache_hit");
@@ -232,17 +238,22 @@ std::string Metrics::expose(const engine::EngineStatus& status,
   Impl& impl = *impl_;
   impl.running.Set(status.requests_running);
   impl.waiting.Set(status.requests_waiting);
+  impl.awaiting_kv.Set(status.requests_awaiting_kv);
   impl.kv_usage.Set(
       status.pages_total == 0 ? 0 : static_cast<double>(status.pages_used) / status.pages_total);
+  impl.pages_leased.Set(status.pages_leased);
+  impl.pages_quarantined.Set(status.pages_quarantined);
   impl.ranks_lost.Set(static_cast<double>(status.lost_ranks.size()));
   Impl::raise(impl.steps, static_cast<double>(status.steps));
   Impl::raise(impl.preemptions, static_cast<double>(status.preemptions));
   Impl::raise(impl.prefix_queries, static_cast<double>(status.prefix_query_tokens));
   Impl::raise(impl.prefix_hits, static_cast<double>(status.prefix_hit_tokens));
   Impl::raise(impl.prompt_tokens,
-              static_cast<double>(status.prompt_tokens + status.prefix_hit_tokens));
+              static_cast<double>(status.prompt_tokens + status.prefix_hit_tokens +
+                                  status.imported_tokens));
   Impl::raise(impl.prompt_computed, static_cast<double>(status.prompt_tokens));
   Impl::raise(impl.prompt_cached, static_cast<double>(status.prefix_hit_tokens));
+  Impl::raise(impl.prompt_transferred, static_cast<double>(status.imported_tokens));
   Impl::raise(impl.generated_tokens, static_cast<double>(status.generated_tokens));
   for (const engine::RankStatus& rank : status.ranks) impl.show(rank);
   impl.connections.Set(static_cast<double>(connections.connections_open));

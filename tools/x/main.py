@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from x import build, fuzzers, goldens, kills, models, packages, sources, stages
+from x import build, chaos, fuzzers, goldens, kills, models, packages, sources, stages
 from x.shell import Failed
 
 PRESETS = ("release", "debug", "asan", "tsan")
@@ -30,6 +30,11 @@ def tsan(options: argparse.Namespace) -> None:
 def run_kills(options: argparse.Namespace) -> None:
     program = options.program or build.program()
     kills.run(program, kills.seeds_of(options.seed, options.times, options.points))
+
+
+def run_chaos(options: argparse.Namespace) -> None:
+    program = options.program or build.program()
+    chaos.run(program, options.minutes * 60, options.seed)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -65,6 +70,10 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--seed", type=int, help="of the first case (default: random)")
     sub.add_argument("--points", nargs="+", choices=kills.plan.POINTS, metavar="POINT",
                      default=kills.plan.POINTS, help=f"of {', '.join(kills.plan.POINTS)}; all")
+    sub.add_argument("--program", help="a tandem that is built already")
+    sub = verb("chaos", run_chaos, "kill and stop workers of a cluster under load, without end")
+    sub.add_argument("--minutes", type=float, default=10, help="of load (default 10)")
+    sub.add_argument("--seed", type=int, help="of shape and events (default: random)")
     sub.add_argument("--program", help="a tandem that is built already")
     sub = verb("tsan", tsan, "build and test under ThreadSanitizer")
     sub.add_argument("tests", nargs="*", help="only these, as `comm model engine ranks`")
