@@ -28,6 +28,7 @@ struct Verb {
   EngineOptions engine;
   LayoutOptions layout;
   LaunchOptions launch;
+  HandoffPolicyOptions handoff_policy;
   WorkerOptions worker;
 
   void add_common() {
@@ -40,6 +41,7 @@ struct Verb {
     auto verb = std::make_unique<Verb>();
     verb->add_common();
     add_launch_flags(verb->app, verb->launch);
+    add_handoff_policy_flag(verb->app, verb->handoff_policy);
     return verb;
   }
   static std::unique_ptr<Verb> of_worker() {
@@ -154,10 +156,26 @@ model::ModelConfig small_config() {
 
 TEST(Launch, WorkersUnderstandWhatTheyAreTold) {
   const auto serve = Verb::serve();
-  ASSERT_EQ(serve->refusal({"some model", "--prefill-workers", "2", "--prefill-tp", "4",
-                            "--decode-workers", "1", "--decode-dp", "3", "--decode-tp", "2",
-                            "--max-num-seqs", "7", "--no-enable-prefix-caching", "--dtype", "f32",
-                            "--max-num-queued-tokens", "99"}),
+  ASSERT_EQ(serve->refusal({"some model",
+                            "--prefill-workers",
+                            "2",
+                            "--prefill-tp",
+                            "4",
+                            "--decode-workers",
+                            "1",
+                            "--decode-dp",
+                            "3",
+                            "--decode-tp",
+                            "2",
+                            "--max-num-seqs",
+                            "7",
+                            "--no-enable-prefix-caching",
+                            "--dtype",
+                            "f32",
+                            "--max-num-queued-tokens",
+                            "99",
+                            "--handoff-policy",
+                            "retry"}),
             "");
   const auto workers = plan_workers(serve->launch).value();
   ASSERT_EQ(workers.size(), 3u);
@@ -186,6 +204,7 @@ TEST(Launch, WorkersUnderstandWhatTheyAreTold) {
     EXPECT_EQ(worker->engine.sequences_max, 7u);
     EXPECT_EQ(worker->engine.queue_tokens_max, 99u);
     EXPECT_FALSE(worker->engine.prefix_caching);
+    EXPECT_EQ(worker->worker.handoff_policy.policy, "retry");
     EXPECT_EQ(worker->layout.layout.tensor_parallel, i == 0 ? 2 : 4);
     EXPECT_EQ(worker->layout.layout.data_parallel, i == 0 ? 3 : 1);
   }

@@ -12,12 +12,16 @@ namespace {
 
 /// Standard streams that the parent closed. Else the next file or socket would get their numbers,
 /// and what is printed would go into it, and what it holds be read as the user's words.
-void open_standard_streams() {
+void open_standard_streams(int, char**, char**) {
   for (int stream : {0, 1, 2}) {
     // open() takes the lowest free number, which is `stream`: those below it are open by now.
     if (fcntl(stream, F_GETFD) == -1) static_cast<void>(open("/dev/null", O_RDWR));
   }
 }
+
+/// Before main() is too late: libraries open files when they are loaded (gRPC's an eventfd).
+[[gnu::section(".preinit_array"),
+  gnu::used]] void (*const kBeforeLibraries)(int, char**, char**) = open_standard_streams;
 
 /// Exit codes; docs/flags.md promises them.
 constexpr int kFailed = 1;
@@ -28,7 +32,6 @@ constexpr int kWrongUsage = 2;
 int main(int argc, char** argv) {
   using namespace tandem;
   transfer::prepare_libfabric();
-  open_standard_streams();
   // Standard output is for results.
   spdlog::default_logger()->sinks() = {std::make_shared<spdlog::sinks::stderr_color_sink_mt>()};
   CLI::App app{"Tandem: serve Qwen mixture-of-experts models"};

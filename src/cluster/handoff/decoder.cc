@@ -72,6 +72,7 @@ void Decoder::cancel(RequestId request, int64_t now_us) {
   ++counters_.cancelled;
   const Key key = active->second;
   close(key, entries_.at(key), false, now_us);
+  release_if_drained(key);
 }
 
 void Decoder::send(const Entry& entry, Key key, decltype(Message::body) body) {
@@ -164,6 +165,7 @@ void Decoder::on_verdict(Key key, uint32_t rank, Result<void> verdict, int64_t n
   ++counters_.admitted;
   ports_.admit(entry.handoff.request, key);
   close(key, entry, true, now_us);
+  release_if_drained(key);
 }
 
 void Decoder::fail(Key key, Entry& entry, Code code, const std::string& why, int64_t now_us) {
@@ -171,19 +173,19 @@ void Decoder::fail(Key key, Entry& entry, Code code, const std::string& why, int
                       : entry.state == State::kAccepted ? "its transfer"
                                                         : "its start";
   const RequestId request = entry.handoff.request;
-  const std::string peer = entry.peer;
   const uint32_t attempt = entry.handoff.attempt + 1;
   const auto complete = std::ranges::count(entry.arrived, true);
   const size_t ranks = entry.arrived.size();
   Policy next = options_.policy;
   if (next == Policy::kRetry && attempt >= options_.attempts_max) next = Policy::kFail;
   ++counters_.failed;
-  close(key, entry, false, now_us);
-  const std::string what = "hand-off from prefill worker " + peer + " failed in " + phase +
+  const std::string what = "hand-off from prefill worker " + entry.peer + " failed in " + phase +
                            " with " + std::to_string(complete) + " of " + std::to_string(ranks) +
                            " ranks complete (attempt " + std::to_string(attempt) +
                            ", next: " + name_of(next) + "): " + why;
+  close(key, entry, false, now_us);
   ports_.fail(request, make_error(code, what), next);
+  release_if_drained(key);
 }
 
 void Decoder::close(Key key, Entry& entry, bool is_admitted, int64_t now_us) {
@@ -193,10 +195,7 @@ void Decoder::close(Key key, Entry& entry, bool is_admitted, int64_t now_us) {
   slots_.give_back(key, now_us);
   active_.erase(entry.handoff.request.value);
   entry.state = State::kClosing;
-  if (entry.is_drained) {
-    release(entries_.find(key));
-    return;
-  }
+  if (entry.is_drained) return;
   entry.resend_at_us = now_us + options_.resend_us;
   entry.expires_at_us = now_us + options_.confirm_us;
   if (!is_admitted) {
@@ -204,6 +203,13 @@ void Decoder::close(Key key, Entry& entry, bool is_admitted, int64_t now_us) {
     quarantined_pages_ += pages_of(entry);
     send(entry, key, Cancel{});
   }
+}
+
+/// Once the engine knows what has become of the request: whoever gets the pages next gets them of
+/// it.
+void Decoder::release_if_drained(Key key) {
+  const auto entry = entries_.find(key);
+  if (entry->second.is_drained) release(entry);
 }
 
 void Decoder::release(Entries::iterator entry) {

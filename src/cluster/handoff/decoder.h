@@ -115,6 +115,7 @@ class Decoder {
   void on_drained(Key key, Entry& entry, const Drained& drained, int64_t now_us);
   void fail(Key key, Entry& entry, Code code, const std::string& why, int64_t now_us);
   void close(Key key, Entry& entry, bool is_admitted, int64_t now_us);
+  void release_if_drained(Key key);
   void release(Entries::iterator entry);
   std::vector<Key> keys_of(LinkId link) const;
   void release_all_of(LinkId link);

@@ -35,6 +35,7 @@ class DecoderPorts {
   /// The request is not admitted. `next` is kFail when policy's attempts are used up.
   virtual void fail(RequestId request, Error error, Policy next) = 0;
   /// Ends the hand-off's hold on its pages and their sidecars: no write can land there any more.
+  /// After admit() or fail(), or the cancellation.
   virtual void release(Key key) = 0;
   /// Closes the registration that was made for this link, so that later writes are refused;
   /// Decoder::on_fenced when done.
