@@ -307,6 +307,7 @@ void DecodeGroup::release(handoff::Key key) {
 /// A proof reads the pages, so they are kept for it.
 void DecodeGroup::end_if_released(handoff::Key key) {
   const auto delivery = deliveries_.find(key);
+  if (delivery == deliveries_.end()) return;  // the verdict led to its release
   if (!delivery->second.is_released || delivery->second.unproved_ranks > 0) return;
   sidecars_.give_back(delivery->second.sidecar_first);
   import_.drained(delivery->second.import);

@@ -202,6 +202,7 @@ void PrefillGroup::release(handoff::LinkedKey handoff) {
 /// The engine's lease begins with the end of the request, so it is not returned before.
 void PrefillGroup::end_if_over(RequestId request) {
   const auto found = exports_.find(request);
+  if (found == exports_.end()) return;  // its failure led to its release
   if (!found->second.is_released || !found->second.is_finished) return;
   if (found->second.is_admitted) engine_.exports->delivered(request);
   exports_.erase(found);
