@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
   app.add_option("--seeds", seeds, "how many, one after another (default 1)");
   app.add_flag("--trace", trace, "print what happens");
   CLI11_PARSE(app, argc, argv);
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // what led to an abort is not lost
   std::signal(SIGABRT, on_abort);
   std::signal(SIGSEGV, on_abort);
   for (uint64_t i = 0; i < seeds; ++i) {

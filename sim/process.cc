@@ -150,7 +150,9 @@ std::vector<cluster::DataRank> WorkerProcess::open_ranks(Group& group, size_t in
     cluster::DataRankOptions options;
     options.engine = spec_.transfers;
     options.engine.name = fmt::format("{} group {} rank {}", name_, index, i);
-    options.sidecar_records = records;
+    // A prefill worker whose pages are larger than its targets', or whose prefixes are shared by
+    // many hand-offs, needs more than this bound says, and refuses; that is not what is looked for.
+    options.sidecar_records = spec_.role == rpc::Role::kPrefill ? records * 32 : records;
     options.clock = [this] { return place_.executor.now(); };
     options.drive = [this](std::unique_ptr<transfer::TransferEngine> engine)
         -> Result<std::unique_ptr<transfer::Driver>> {

@@ -82,7 +82,7 @@ void SimEngine::begin_step() {
   is_in_step_ = true;
   const uint64_t step = runner_.step();
   const microseconds length(1 + below(static_cast<uint64_t>(options_.step_max.count())));
-  const auto layers = runner_.layers();
+  const uint32_t layers = runner_.is_lost() ? 0 : runner_.layers();
   for (uint32_t rank = 0; rank < runner_.ranks().size(); ++rank) {
     std::vector<microseconds> times(layers);
     for (microseconds& time : times) {

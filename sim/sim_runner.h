@@ -53,6 +53,8 @@ class SimRunner final : public engine::StepRunner {
                    std::span<ops::SampledRow> sampled) override;
   /// The number of the step whose K and V are not all written; 0: none.
   uint64_t step() const { return step_; }
+  /// That step writes nothing.
+  bool is_lost() const { return parts_.empty(); }
   /// The rank now has K and V of this layer.
   void write(uint32_t rank, uint32_t layer);
   /// All was written: it is read once more, as the step may have read it just now.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 namespace tandem::sim {
@@ -138,7 +139,9 @@ engine::Request World::draw_request() {
   for (uint64_t more = draw_.between(1, room); more > 0; --more) {
     request.prompt.push_back(static_cast<TokenId>(draw_.below(40)));
   }
-  request.tokens_max = static_cast<uint32_t>(draw_.between(1, 24));
+  // Placement refuses what would end at the model's length in a pool of just that many tokens.
+  request.tokens_max = static_cast<uint32_t>(
+      draw_.between(1, std::min<uint64_t>(24, model_.model_length_max - request.prompt.size())));
   if (draw_.chance(0.5)) request.stop_tokens = {static_cast<TokenId>(draw_.below(40))};
   request.sampling.seed = draw_.seed();
   request.cache_salt = draw_.one_of({"", "", "salt"});
