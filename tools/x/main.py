@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from x import build, chaos, fuzzers, goldens, kills, models, packages, sources, stages
+from x import build, chaos, fuzzers, goldens, kills, models, packages, sims, sources, stages
 from x.shell import Failed
 
 PRESETS = ("release", "debug", "asan", "tsan")
@@ -75,6 +75,12 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--minutes", type=float, default=10, help="of load (default 10)")
     sub.add_argument("--seed", type=int, help="of shape and events (default: random)")
     sub.add_argument("--program", help="a tandem that is built already")
+    sub = verb("sim", lambda o: sims.sim(o.seed, o.seeds, o.hours, o.trace),
+               "whole clusters in virtual time, with faults; one per seed")
+    sub.add_argument("seed", nargs="?", type=int, help="of the first one (default: random)")
+    sub.add_argument("--seeds", type=int, default=1, help="how many (default 1)")
+    sub.add_argument("--hours", type=float, default=0, help="then random ones for so long")
+    sub.add_argument("--trace", action="store_true", help="print what happens")
     sub = verb("tsan", tsan, "build and test under ThreadSanitizer")
     sub.add_argument("tests", nargs="*", help="only these, as `comm model engine ranks`")
     return top

@@ -11,8 +11,24 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from x import build, packages, stages
+from x import build, packages, sims, stages
 from x.shell import ROOT, Failed
+
+
+class SimTest(unittest.TestCase):
+    def test_seeds_are_run_once_each_in_batches(self):
+        runs = sims.commands("sim", 7, 250, trace=False)
+        ranges = [(int(seed), int(count)) for _, seed, _, count in runs]
+        self.assertEqual(ranges, [(7, 100), (107, 100), (207, 50)])
+
+    def test_one_seed_with_its_trace(self):
+        self.assertEqual(
+            sims.commands("sim", 7, 1, trace=True), [["sim", "7", "--seeds", "1", "--trace"]]
+        )
+
+    def test_seeds_of_nobody_differ(self):
+        first, second = (sims.commands("sim", None, 1, trace=False) for _ in range(2))
+        self.assertNotEqual(first, second)
 
 
 class PackagesTest(unittest.TestCase):
