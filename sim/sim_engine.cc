@@ -61,7 +61,7 @@ void SimEngine::run() {
   take_inbox();
   const bool has_work = core_->step();
   if (runner_.step() != 0) return begin_step();
-  publish();
+  core_->fill(published_);
   tell_events();
   if (has_work) timers_.after(microseconds(20), [this] { run(); });
 }
@@ -105,7 +105,7 @@ void SimEngine::begin_step() {
 void SimEngine::end_step() {
   runner_.end_step();
   is_in_step_ = false;
-  publish();
+  core_->fill(published_);
   tell_events();
   executor_.wake(*this);
 }
@@ -117,25 +117,6 @@ void SimEngine::Held::on_events(std::span<engine::Event> events) {
 
 void SimEngine::tell_events() {
   for (auto& [sink, events] : std::exchange(held_, {})) sink->on_events(events);
-}
-
-/// As engine::Engine does.
-void SimEngine::publish() {
-  const kv::CacheStats cache = core_->cache_stats();
-  const engine::EngineCounters& counters = core_->counters();
-  published_.requests_running = static_cast<uint32_t>(core_->running_count());
-  published_.requests_waiting = static_cast<uint32_t>(core_->waiting_count());
-  published_.requests_awaiting_kv = static_cast<uint32_t>(core_->awaiting_count());
-  published_.pages_used = cache.pages_used;
-  published_.pages_leased = cache.pages_leased;
-  published_.pages_quarantined = cache.pages_quarantined;
-  published_.steps = counters.steps;
-  published_.preemptions = counters.preemptions;
-  published_.imported_tokens = counters.imported_tokens;
-  published_.prompt_tokens = counters.prompt_tokens;
-  published_.generated_tokens = counters.generated_tokens;
-  published_.prefix_query_tokens = counters.prefix_query_tokens;
-  published_.prefix_hit_tokens = counters.prefix_hit_tokens;
 }
 
 }  // namespace tandem::sim

@@ -53,7 +53,6 @@ class SimEngine final : public engine::EngineClient, public engine::KvPorts, pri
   void begin_step();
   void end_step();
   void tell_events();
-  void publish();
   uint64_t below(uint64_t end) { return random_() % end; }
 
   const Options options_;

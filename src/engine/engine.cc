@@ -232,23 +232,9 @@ void Engine::take_inbox() {
 }
 
 void Engine::publish() {
-  const kv::CacheStats cache = core_->cache_stats();
-  const EngineCounters& counters = core_->counters();
   const uint64_t waiting_tokens = core_->waiting_tokens();
   std::lock_guard lock(mutex_);
-  published_.requests_running = static_cast<uint32_t>(core_->running_count());
-  published_.requests_waiting = static_cast<uint32_t>(core_->waiting_count());
-  published_.requests_awaiting_kv = static_cast<uint32_t>(core_->awaiting_count());
-  published_.pages_used = cache.pages_used;
-  published_.pages_leased = cache.pages_leased;
-  published_.pages_quarantined = cache.pages_quarantined;
-  published_.steps = counters.steps;
-  published_.preemptions = counters.preemptions;
-  published_.imported_tokens = counters.imported_tokens;
-  published_.prompt_tokens = counters.prompt_tokens;
-  published_.generated_tokens = counters.generated_tokens;
-  published_.prefix_query_tokens = counters.prefix_query_tokens;
-  published_.prefix_hit_tokens = counters.prefix_hit_tokens;
+  core_->fill(published_);
   queued_tokens_ = waiting_tokens;
   for (const Submitted& submitted : inbox_) queued_tokens_ += submitted.request.prompt.size();
 }

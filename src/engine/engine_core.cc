@@ -82,6 +82,23 @@ uint64_t EngineCore::waiting_tokens() const {
   return tokens;
 }
 
+void EngineCore::fill(EngineStatus& status) const {
+  const kv::CacheStats cache = cache_->stats();
+  status.requests_running = static_cast<uint32_t>(running_.size());
+  status.requests_waiting = static_cast<uint32_t>(waiting_.size());
+  status.requests_awaiting_kv = static_cast<uint32_t>(awaiting_.size());
+  status.pages_used = cache.pages_used;
+  status.pages_leased = cache.pages_leased;
+  status.pages_quarantined = cache.pages_quarantined;
+  status.steps = counters_.steps;
+  status.preemptions = counters_.preemptions;
+  status.imported_tokens = counters_.imported_tokens;
+  status.prompt_tokens = counters_.prompt_tokens;
+  status.generated_tokens = counters_.generated_tokens;
+  status.prefix_query_tokens = counters_.prefix_query_tokens;
+  status.prefix_hit_tokens = counters_.prefix_hit_tokens;
+}
+
 bool EngineCore::step() {
   take_news();
   emit();  // requests cancelled since the last turn

@@ -15,6 +15,7 @@
 #include "engine/request.h"
 #include "engine/schedule.h"
 #include "engine/sequence.h"
+#include "engine/status.h"
 #include "kv/cache_manager.h"
 
 namespace tandem::engine {
@@ -67,6 +68,8 @@ class EngineCore final : public KvPorts {
   size_t waiting_count() const { return waiting_.size(); }
   size_t awaiting_count() const { return awaiting_.size(); }
   uint64_t waiting_tokens() const;  ///< prompts of the waiting list
+  /// What it counts of requests, pages and tokens; it leaves the rest as it is.
+  void fill(EngineStatus& status) const;
   const EngineCounters& counters() const { return counters_; }
   kv::CacheStats cache_stats() const { return cache_->stats(); }
   const Limits& limits() const { return options_.limits; }

@@ -7,46 +7,46 @@
 
 #include <deque>
 #include <map>
-#include <random>
 
 #include "engine/engine_core.h"
 #include "engine/testing/hash_outcome.h"
 #include "engine/testing/hash_runner.h"
+#include "engine/testing/random_draws.h"
 #include "engine/validate.h"
 
 namespace tandem::engine {
 namespace {
 
-using testing::expected;
+using testing::expect_right;
 using testing::HashRunner;
 using testing::Heard;
 using testing::kVocabulary;
 using testing::Listener;
-using testing::Outcome;
+using testing::RandomDraws;
 using testing::ticks;
 
 class History {
  public:
-  explicit History(uint32_t seed) : random_(seed), limits_(draw_limits()), runner_(limits_) {
+  explicit History(uint32_t seed)
+      : draws_(seed), limits_(draws_.limits(2 + draws_.number(60))), runner_(limits_) {
     core_ = EngineCore::create({.limits = limits_, .now_us = ticks}, runner_).value();
-    if (chance(3)) {
+    if (draws_.chance(3)) {
       runner_.fault = [this] {
-        if (chance(40)) return HashRunner::Fault::kStepFails;
-        if (chance(40)) return HashRunner::Fault::kItemsFail;
-        return chance(40) ? HashRunner::Fault::kRowIsNotFinite : HashRunner::Fault::kNone;
+        if (draws_.chance(40)) return HashRunner::Fault::kStepFails;
+        if (draws_.chance(40)) return HashRunner::Fault::kItemsFail;
+        return draws_.chance(40) ? HashRunner::Fault::kRowIsNotFinite : HashRunner::Fault::kNone;
       };
       faulty_ = true;
     }
-    for (int i = 0; i < 3; ++i) families_.push_back(draw_tokens(limits_.model_length_max));
   }
 
   void run(size_t requests_count) {
-    const uint32_t arrivals = 1 + number(5);  // the rarer, the more of them come at once
+    const uint32_t arrivals = 1 + draws_.number(5);  // the rarer, the more of them come at once
     while (accepted_.size() < requests_count || listener_.finished < requests_count) {
-      if (accepted_.size() < requests_count && chance(arrivals)) {
+      if (accepted_.size() < requests_count && draws_.chance(arrivals)) {
         for (uint32_t i = 0; i < arrivals && accepted_.size() < requests_count; ++i) accept();
       }
-      if (chance(6)) cancel_any();
+      if (draws_.chance(6)) cancel_any();
       const auto oldest = oldest_alive();
       const uint64_t steps = core_->counters().steps;
       core_->step();
@@ -64,39 +64,14 @@ class History {
   uint64_t hit_tokens() const { return core_->counters().prefix_hit_tokens; }
 
  private:
-  uint32_t number(uint32_t end) { return static_cast<uint32_t>(random_() % end); }
-  bool chance(uint32_t one_in) { return number(one_in) == 0; }
-
-  std::vector<TokenId> draw_tokens(size_t count) {
-    std::vector<TokenId> tokens(count);
-    for (TokenId& token : tokens) token = static_cast<TokenId>(number(kVocabulary));
-    return tokens;
-  }
-
-  Limits draw_limits() {
-    Limits limits{.model_length_max = 2 + number(60), .sequences_max = 1 + number(8)};
-    limits.step_tokens_max = limits.sequences_max + number(chance(2) ? 4 : 60);
-    limits.page_tokens = 1 + number(9);
-    const uint32_t least = (limits.model_length_max + limits.page_tokens - 1) / limits.page_tokens;
-    limits.pages_total = least + number(chance(2) ? 3 : 4 * least + 1);
-    limits.vocabulary_size = limits.tokenizer_size = kVocabulary;
-    limits.prefix_caching = !chance(3);
-    return limits;
-  }
-
   void accept() {
-    Request request{.id = {accepted_.size()}};
-    const uint32_t length = 1 + number(limits_.model_length_max - 1);
-    const uint32_t shared = chance(2) ? number(length + 1) : 0;
-    const auto& family = families_[number(3)];
-    request.prompt.assign(family.begin(), family.begin() + shared);
-    for (TokenId token : draw_tokens(length - shared)) request.prompt.push_back(token);
-    request.choice_index = number(3);
-    request.sampling.seed = random_();
-    request.tokens_max = 1 + number(30);
-    request.tokens_min = number(request.tokens_max + 1);
-    if (chance(2)) request.stop_tokens = draw_tokens(1 + number(3));
-    if (chance(4)) request.cache_salt = "another tenant";
+    Request request{.id = {accepted_.size()}, .prompt = draws_.prompt(limits_.model_length_max)};
+    request.choice_index = draws_.number(3);
+    request.sampling.seed = draws_.number(UINT32_MAX);
+    request.tokens_max = 1 + draws_.number(30);
+    request.tokens_min = draws_.number(request.tokens_max + 1);
+    if (draws_.chance(2)) request.stop_tokens = draws_.tokens(1 + draws_.number(3));
+    if (draws_.chance(4)) request.cache_salt = "another tenant";
     ASSERT_TRUE(validate(request, limits_).ok());
     accepted_.push_back(request);
     cancelled_.push_back(false);
@@ -105,7 +80,7 @@ class History {
 
   /// Any request, also one that has ended, or one that never was.
   void cancel_any() {
-    const uint32_t id = number(static_cast<uint32_t>(accepted_.size()) + 1);
+    const uint32_t id = draws_.number(static_cast<uint32_t>(accepted_.size()) + 1);
     if (id < accepted_.size()) cancelled_[id] = true;
     core_->cancel({id});
   }
@@ -131,34 +106,21 @@ class History {
     int64_t last_scheduled_us = 0;
     for (size_t id = 0; id < accepted_.size(); ++id) {
       const Heard& heard = listener_.heard[id];
-      const Outcome right = expected(accepted_[id], limits_);
-      const bool whole =
-          *heard.finish == FinishReason::kStop || *heard.finish == FinishReason::kLength;
-      if (whole) {
-        EXPECT_EQ(heard.tokens, right.tokens) << "request " << id;
-        EXPECT_EQ(*heard.finish, right.finish) << "request " << id;
-      } else {
-        EXPECT_TRUE(*heard.finish == FinishReason::kCancelled ? cancelled_[id] : faulty_);
-        ASSERT_LE(heard.tokens.size(), right.tokens.size());
-        EXPECT_TRUE(
-            std::ranges::equal(heard.tokens, std::span(right.tokens).first(heard.tokens.size())))
-            << "request " << id;
-      }
+      expect_right(heard, accepted_[id], limits_, cancelled_[id], faulty_);
       if (heard.tokens.empty()) continue;  // may have ended while it was waiting
       EXPECT_GT(heard.scheduled_us, last_scheduled_us) << "request " << id << " was overtaken";
       last_scheduled_us = heard.scheduled_us;
     }
   }
 
-  std::mt19937 random_;
+  RandomDraws draws_;
   const Limits limits_;
   HashRunner runner_;
   Listener listener_;
   std::unique_ptr<EngineCore> core_;
-  std::vector<std::vector<TokenId>> families_;  // beginnings that requests share
-  std::vector<Request> accepted_;               // by id
-  std::vector<bool> cancelled_;                 // by id
-  size_t ended_ = 0;                            // all ids below have ended
+  std::vector<Request> accepted_;  // by id
+  std::vector<bool> cancelled_;    // by id
+  size_t ended_ = 0;               // all ids below have ended
   bool faulty_ = false;
 };
 

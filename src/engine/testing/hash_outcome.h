@@ -58,6 +58,24 @@ struct Heard {
   uint64_t steps_as_oldest = 0;
 };
 
+/// Ended in one of the ways that it may end in, with all tokens that it should get, or the first of
+/// them where a cancel or a failure cut it short.
+inline void expect_right(const Heard& heard, const Request& request, const Limits& limits,
+                         bool may_be_cancelled, bool may_fail) {
+  const uint64_t id = request.id.value;
+  const Outcome right = expected(request, limits);
+  if (*heard.finish == FinishReason::kStop || *heard.finish == FinishReason::kLength) {
+    EXPECT_EQ(heard.tokens, right.tokens) << "request " << id;
+    EXPECT_EQ(*heard.finish, right.finish) << "request " << id;
+    return;
+  }
+  EXPECT_TRUE(*heard.finish == FinishReason::kCancelled ? may_be_cancelled : may_fail)
+      << "request " << id;
+  ASSERT_LE(heard.tokens.size(), right.tokens.size()) << "request " << id;
+  EXPECT_TRUE(std::ranges::equal(heard.tokens, std::span(right.tokens).first(heard.tokens.size())))
+      << "request " << id;
+}
+
 class Listener final : public EventSink {
  public:
   void on_events(std::span<Event> events) override {
