@@ -115,8 +115,10 @@ Result<std::unique_ptr<RankSet>> RankSet::create(Options options, std::vector<Me
   for (auto& rank : set->ranks_) {
     if (!rank->leads()) {
       set->start_follower(*rank);
-    } else {
-      TANDEM_TRY(set->start_engine(*rank, *group++));
+    } else if (Result<void> started = set->start_engine(*rank, *group++); !started.ok()) {
+      // Those that run already wait for it.
+      if (rank->member.fail) rank->member.fail(started.error().what);
+      return started.error();
     }
   }
   std::vector<EngineClient*> clients;

@@ -174,19 +174,36 @@ TEST(Serving, ALossEndsEveryRankWhoeverNoticesFirst) {
   }
 }
 
+Result<std::unique_ptr<engine::RankSet>> start_two(comm::ThreadGroup& group,
+                                                   engine::RankSet::Options options,
+                                                   std::initializer_list<int> order) {
+  std::vector<engine::RankSet::Member> members;
+  for (int rank : order) {
+    members.push_back({.rank = rank,
+                       .heap = &group.heap(rank),
+                       .leave = [] {},
+                       .fail = [&, rank](const std::string& why) { group.fail(rank, why); }});
+  }
+  return engine::RankSet::create(std::move(options), std::move(members));
+}
+
 TEST(Serving, AFaultAtStartIsTheErrorOfAll) {
   const ScoredModel model = random_model({}, DType::kBF16);
-  auto group = comm::ThreadGroup::create({.ranks_count = 2, .heap_bytes = 1 << 12}).value();
-  std::vector<engine::RankSet::Member> members;
-  for (int rank : {0, 1}) {
-    members.push_back({.rank = rank,
-                       .heap = &group->heap(rank),
-                       .leave = [] {},
-                       .fail = [&, rank](const std::string& why) { group->fail(rank, why); }});
-  }
-  const auto set = engine::RankSet::create(set_options(model, {2, 1}), std::move(members));
+  const auto group = comm::ThreadGroup::create({.ranks_count = 2, .heap_bytes = 1 << 12}).value();
+  const auto set = start_two(*group, set_options(model, {2, 1}), {0, 1});
   ASSERT_FALSE(set.ok());
   EXPECT_THAT(set.error().what, testing::HasSubstr("make the heap of all ranks larger"));
+}
+
+TEST(Serving, ALeaderThatCannotStartEndsTheFollowersThatRun) {
+  const ScoredModel model = random_model({}, DType::kBF16);
+  engine::RankSet::Options options = set_options(model, {2, 1});
+  options.limits.leases_max = UINT32_MAX;
+  const size_t bytes = engine::RankSet::heap_bytes(options).value();
+  const auto group = comm::ThreadGroup::create({.ranks_count = 2, .heap_bytes = bytes}).value();
+  const auto set = start_two(*group, std::move(options), {1, 0});
+  ASSERT_FALSE(set.ok());
+  EXPECT_THAT(set.error().what, testing::HasSubstr("leases_max"));
 }
 
 }  // namespace
