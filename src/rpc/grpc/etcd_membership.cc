@@ -83,8 +83,9 @@ class EtcdMembership final : public Membership, private EtcdEvents {
   std::optional<Member> self_;
   int64_t lease_ = 0;  ///< 0: none
   bool written_ = false;
-  bool writing_ = false;  ///< an attempt is under way
-  std::string refused_;   ///< why the entry may not be written
+  bool writing_ = false;     ///< an attempt is under way
+  int64_t own_gone_at_ = 0;  ///< the revision that took the own entry away; 0: none did
+  std::string refused_;      ///< why the entry may not be written
 };
 
 // The connection.
@@ -171,6 +172,12 @@ void EtcdMembership::read_all() {
     }
     status_.reachable = true;
     status_.snapshots += 1;
+    if (self_) {
+      const auto own = members.find(self_->id);
+      const bool is_there = own != members.end() && own->second.generation == self_->generation;
+      own_gone_at_ = is_there ? 0 : revision_;
+      if (!is_there) written_ = false;
+    }
     table_.replace(std::move(members));
     follow();
   });
@@ -204,14 +211,13 @@ void EtcdMembership::apply(const etcd::Event& event) {
   // Not the revision of the response: when much is missed, that is ahead of what it brings.
   revision_ = std::max(revision_, event.kv().mod_revision());
   const std::string id = event.kv().key().substr(folder_.size());
-  const bool is_own = self_ && self_->id == id;
-  if (event.type() == etcd::Event::DELETE) {
-    if (is_own) written_ = false;
-    return table_.erase(id);
+  const bool is_put = event.type() == etcd::Event::PUT;
+  const auto member = is_put ? member_of(event.kv()) : std::nullopt;
+  if (self_ && self_->id == id && (!member || member->generation != self_->generation)) {
+    written_ = false;
+    own_gone_at_ = event.kv().mod_revision();
   }
-  const auto member = member_of(event.kv());
   if (!member) return table_.erase(id);
-  if (is_own && member->generation != self_->generation) written_ = false;
   if (table_.members().size() >= options_.members_max && !table_.members().contains(id)) {
     status_.ignored_entries += 1;
     return;
@@ -325,8 +331,9 @@ void EtcdMembership::write_own_entry(int64_t mod_revision) {
     if (!answer.ok()) return lose(answer.error());
     if (!self_) return;
     refused_.clear();
-    written_ = answer->succeeded() && sent == *self_;
-    // Somebody else wrote it, or it was announced with other fields meanwhile.
+    // The watch is another stream: it may have told the end of this entry already.
+    written_ = answer->succeeded() && sent == *self_ && answer->header().revision() > own_gone_at_;
+    // Somebody else wrote it or took it away, or it was announced with other fields meanwhile.
     if (!written_) read_own_entry();
   });
 }
