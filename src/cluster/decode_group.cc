@@ -51,6 +51,7 @@ int64_t DecodeGroup::now_us() const {
 /// After everything that may have changed when the protocol wants to be called.
 void DecodeGroup::rearm() {
   break_links();
+  start_waiting();
   if (timer_) timers_.cancel(*timer_);
   timer_.reset();
   const auto next = protocol_.next_timer_us();
@@ -148,23 +149,53 @@ void DecodeGroup::forget(RequestId request) {
 }
 
 void DecodeGroup::on_reserved(Reservation reservation) {
-  imports_[reservation.request] = reservation.import;
-  const Result<void> started = start(reservation);
-  if (!started.ok()) {
-    // Nothing was sent, so nothing can land.
-    imports_.erase(reservation.request);
-    Request& request = requests_[reservation.request.value];
-    handoff::Policy next = options_.protocol.policy;
-    if (next == handoff::Policy::kRetry && ++request.attempts >= options_.protocol.attempts_max) {
-      next = handoff::Policy::kFail;
-    }
-    import_.failed(reservation.import, started.error(), after(next));
-    import_.drained(reservation.import);
-  }
+  const engine::ImportId import = reservation.import;
+  imports_[reservation.request] = import;
+  waiting_.push_back(std::move(reservation));
   rearm();
+  if (waiting_.empty() || waiting_.back().import != import) return;
+  timers_.after(std::chrono::microseconds(options_.deadline_us), [this, import] {
+    expire(import);
+    rearm();
+  });
 }
 
-Result<void> DecodeGroup::start(const Reservation& reservation) {
+/// In turn, so that a long one is not overtaken for ever. All sidecars together are enough for the
+/// pages that there are, but free ones may lie in gaps that are too short for this one.
+void DecodeGroup::start_waiting() {
+  while (!waiting_.empty()) {
+    const auto started = start(waiting_.front());
+    if (started.ok() && !*started) return;
+    const Reservation reservation = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (!started.ok()) refuse(reservation, started.error());
+  }
+}
+
+void DecodeGroup::expire(engine::ImportId import) {
+  const auto found = std::ranges::find(waiting_, import, &Reservation::import);
+  if (found == waiting_.end()) return;
+  const Reservation reservation = std::move(*found);
+  waiting_.erase(found);
+  refuse(reservation, make_error(Code::kDeadlineExceeded,
+                                 options_.name + " had no room for the proofs of a hand-off until "
+                                                 "its time was over; send the request again"));
+}
+
+/// Nothing was sent, so nothing can land.
+void DecodeGroup::refuse(const Reservation& reservation, const Error& error) {
+  imports_.erase(reservation.request);
+  Request& request = requests_[reservation.request.value];
+  handoff::Policy next = options_.protocol.policy;
+  if (next == handoff::Policy::kRetry && ++request.attempts >= options_.protocol.attempts_max) {
+    next = handoff::Policy::kFail;
+  }
+  import_.failed(reservation.import, error, after(next));
+  import_.drained(reservation.import);
+}
+
+/// False: no gap among the sidecars is long enough now.
+Result<bool> DecodeGroup::start(const Reservation& reservation) {
   const Request& request = requests_[reservation.request.value];
   const auto id = choose_link(request);
   if (!id) {
@@ -177,10 +208,7 @@ Result<void> DecodeGroup::start(const Reservation& reservation) {
       {.tokens = reservation.range, .spread = static_cast<uint32_t>(reservation.range.end)}));
   const uint32_t ranks = receiver_.layout().ranks_count();
   const auto sidecar_first = sidecars_.take(records_of(plan, ranks));
-  if (!sidecar_first) {
-    return make_error(Code::kResourceExhausted,
-                      options_.name + " has no room for the proofs of another hand-off");
-  }
+  if (!sidecar_first) return false;
   handoff::Start start{.tokens = reservation.tokens,
                        .first_position = reservation.range.first,
                        .pages = reservation.pages,
@@ -203,7 +231,7 @@ Result<void> DecodeGroup::start(const Reservation& reservation) {
                                     .deadline_us = now_us() + options_.deadline_us,
                                     .start = std::move(start)},
                                    now_us());
-  if (key.ok()) return {};
+  if (key.ok()) return true;
   starting_.reset();
   sidecars_.give_back(*sidecar_first);
   return key.error();
@@ -227,7 +255,11 @@ void DecodeGroup::on_abandoned(engine::ImportId import) {
   if (found == imports_.end()) return;
   const RequestId request = found->first;
   imports_.erase(found);
-  protocol_.cancel(request, now_us());
+  if (std::erase_if(waiting_, [&](const auto& each) { return each.import == import; }) > 0) {
+    import_.drained(import);
+  } else {
+    protocol_.cancel(request, now_us());
+  }
   rearm();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -30,7 +31,7 @@ class DecodeGroup final : public ReservationEvents,
   struct Options {
     std::string name;  ///< for messages: "d0 rank 2"
     handoff::Decoder::Options protocol;
-    int64_t deadline_us = 60'000'000;  ///< of a hand-off, queueing and computing included
+    int64_t deadline_us = 60'000'000;  ///< of a hand-off, and of the wait before it
     uint64_t link_seed = 0;            ///< of LinkIds; random per process
   };
   /// Sends to the prefill worker of the link. May lose it.
@@ -115,7 +116,10 @@ class DecodeGroup final : public ReservationEvents,
   void on_verdict(handoff::Key key, uint32_t rank, Result<void> verdict) override;
   void on_fenced(handoff::LinkId link) override;
 
-  Result<void> start(const Reservation& reservation);
+  void start_waiting();
+  void expire(engine::ImportId import);
+  void refuse(const Reservation& reservation, const Error& error);
+  Result<bool> start(const Reservation& reservation);
   std::optional<handoff::LinkId> choose_link(const Request& request) const;
   void on_armed(handoff::Immediate immediate, const Result<void>& armed);
   void end_if_released(handoff::Key key);
@@ -134,6 +138,7 @@ class DecodeGroup final : public ReservationEvents,
   std::map<handoff::LinkId, Link> links_;
   std::map<handoff::Key, Delivery> deliveries_;
   std::optional<Delivery> starting_;               ///< whose key its first message tells
+  std::deque<Reservation> waiting_;                ///< for a stretch of sidecars, in turn
   std::map<RequestId, engine::ImportId> imports_;  ///< that the engine waits for
   std::map<uint64_t, Request> requests_;
   std::mt19937_64 link_ids_;
