@@ -8,6 +8,8 @@ from x.shell import ROOT, Failed, jobs_count, replace_process, run
 
 # ctest's own limit per test executable: far above what any takes, so that a hang ends.
 TEST_SECONDS_MAX = 600
+# ThreadSanitizer multiplies the time of tests whose threads wait for each other.
+TSAN_TEST_SECONDS_MAX = 3 * TEST_SECONDS_MAX
 
 # What `tandem bench` can measure, as apps/bench_verbs.h lists it.
 BENCH_PARTS = ("engine", "comm", "transfer")
@@ -63,8 +65,9 @@ def build(preset: str, targets: list[str] | None = None) -> None:
 
 def ctest(preset: str, *arguments: str, environment: dict[str, str] | None = None) -> None:
     """One test executable after another: they use all cores themselves, and time some things."""
+    seconds_max = TSAN_TEST_SECONDS_MAX if preset == "tsan" else TEST_SECONDS_MAX
     command = ["ctest", "--test-dir", str(folder(preset).relative_to(ROOT)), "--no-tests=error"]
-    command += ["--output-on-failure", "--timeout", str(TEST_SECONDS_MAX), *arguments]
+    command += ["--output-on-failure", "--timeout", str(seconds_max), *arguments]
     run(command, environment=environment)
 
 
