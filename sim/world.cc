@@ -139,9 +139,8 @@ engine::Request World::draw_request() {
   for (uint64_t more = draw_.between(1, room); more > 0; --more) {
     request.prompt.push_back(static_cast<TokenId>(draw_.below(40)));
   }
-  // Placement refuses what would end at the model's length in a pool of just that many tokens.
-  request.tokens_max = static_cast<uint32_t>(
-      draw_.between(1, std::min<uint64_t>(24, model_.model_length_max - request.prompt.size())));
+  // Often more than the model's length leaves room for.
+  request.tokens_max = static_cast<uint32_t>(draw_.between(1, draw_.one_of({24u, 24u, 200u})));
   if (draw_.chance(0.5)) request.stop_tokens = {static_cast<TokenId>(draw_.below(40))};
   request.sampling.seed = draw_.seed();
   request.cache_salt = draw_.one_of({"", "", "salt"});

@@ -104,6 +104,7 @@ struct Router final : rpc::ChannelEvents, rpc::MembershipEvents {
   void on_message(rpc::ConnectionId connection, std::string message) override {
     board.reported(names.at(connection), {.requests_included = std::stoull(message),
                                           .page_tokens = 16,
+                                          .model_length_max = 1000,
                                           .ranks = {{.pages_total = 1000, .pages_free = 1000}}});
   }
   void on_closed(rpc::ConnectionId connection, const rpc::Peer& peer, const Error&) override {

@@ -13,6 +13,7 @@ DecodeWorker::DecodeWorker(Options options, std::vector<Group> groups, EventPort
       events_(events),
       reporter_(executor, options_.report_every, [this] {
         Report report{.page_tokens = options_.self.layout.page_tokens,
+                      .model_length_max = options_.self.model_length_max,
                       .draining = is_draining_,
                       .groups = {}};
         for (const OneGroup& group : groups_) report.groups.push_back(status_of(group));

@@ -88,7 +88,14 @@ class Chooser {
       fits_somewhere_ = true;
       return note(rank.name + " has not said what it holds");
     }
-    const uint64_t pages = pages_of(rank, request_.prompt_tokens + request_.tokens_max);
+    if (request_.prompt_tokens >= rank.model_length_max) {
+      return note(rank.name + " holds " + std::to_string(rank.model_length_max) +
+                  " tokens of prompt and answer together");
+    }
+    // An answer ends there, however many tokens are asked for.
+    const uint64_t tokens =
+        std::min<uint64_t>(request_.prompt_tokens + request_.tokens_max, rank.model_length_max);
+    const uint64_t pages = pages_of(rank, tokens);
     if (pages > rank.pages_total) {
       return note(rank.name + " has " + std::to_string(rank.pages_total) + " pages, " +
                   std::to_string(pages) + " are needed");

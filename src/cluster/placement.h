@@ -18,7 +18,8 @@ enum class Health : uint8_t { kServing, kDraining, kNotReady, kSilent, kDead };
 struct DecodeRank {
   std::string name;  ///< for messages: "d0 rank 2"
   Health health = Health::kServing;
-  uint32_t page_tokens = 0;  ///< 0: it has not said so yet
+  uint32_t page_tokens = 0;       ///< 0: it has not said so yet
+  uint32_t model_length_max = 0;  ///< prompt and answer together; an answer ends there
   uint64_t pages_total = 0;
   uint64_t pages_free = 0;        ///< less what was sent to it since it said so
   uint32_t requests_waiting = 0;  ///< queued there, not running

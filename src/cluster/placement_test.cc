@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 
@@ -19,7 +20,11 @@ std::string name_of(char kind, size_t index) {
 }
 
 DecodeRank decode_rank(const std::string& name) {
-  return {.name = name, .page_tokens = 16, .pages_total = 1000, .pages_free = 1000};
+  return {.name = name,
+          .page_tokens = 16,
+          .model_length_max = 50'000,
+          .pages_total = 1000,
+          .pages_free = 1000};
 }
 
 struct Cluster {
@@ -111,6 +116,20 @@ TEST(Placement, ARequestThatNeverFitsIsTheClientsFault) {
   EXPECT_EQ(cluster.place().error().code, Code::kUnavailable);
 }
 
+TEST(Placement, AnAnswerThatWouldPassTheModelsLengthNeedsOnlyThat) {
+  Cluster cluster;
+  for (DecodeRank& rank : cluster.decode_ranks) rank.model_length_max = 16'000;  // 1000 pages
+  cluster.tokens_max = 1'000'000;
+  EXPECT_TRUE(cluster.place().ok());
+  cluster.prompt_tokens = 15'999;
+  EXPECT_TRUE(cluster.place().ok());
+  cluster.prompt_tokens = 16'000;
+  const auto refused = cluster.place();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
+  EXPECT_NE(refused.error().what.find("d0 holds 16000 tokens"), std::string::npos);
+}
+
 TEST(Placement, LongRefusalsAreCut) {
   Cluster cluster;
   cluster.decode_ranks.assign(100, decode_rank(""));
@@ -148,6 +167,7 @@ Cluster random_cluster(std::mt19937_64& random) {
     rank = {.name = name_of('d', i),
             .health = random_health(random),
             .page_tokens = uint32_t{1} << (random() % 7),
+            .model_length_max = static_cast<uint32_t>(300 + random() % 1000),
             .pages_total = random() % 300,
             .requests_waiting = static_cast<uint32_t>(random() % 3),
             .cached_tokens = random() % 3 == 0 ? random() % 700 : 0};
@@ -172,8 +192,10 @@ Cluster random_cluster(std::mt19937_64& random) {
 
 bool may_decode(const Cluster& cluster, size_t decode) {
   const DecodeRank& rank = cluster.decode_ranks[decode];
-  return rank.health == Health::kServing &&
-         cluster.prompt_tokens + cluster.tokens_max <= rank.pages_total * rank.page_tokens;
+  const uint64_t tokens =
+      std::min<uint64_t>(cluster.prompt_tokens + cluster.tokens_max, rank.model_length_max);
+  return rank.health == Health::kServing && cluster.prompt_tokens < rank.model_length_max &&
+         tokens <= rank.pages_total * rank.page_tokens;
 }
 bool may_be_alone(const Cluster& cluster, size_t decode) {
   return cluster.decode_ranks[decode].cached_tokens >= cluster.prompt_tokens - 1;

@@ -19,6 +19,7 @@ PrefillWorker::PrefillWorker(Options options, PrefillGroup::Engine engine,
       reporter_(executor, options_.report_every, [this] {
         return Report{.queued_tokens = group_.queued_tokens(),
                       .page_tokens = options_.self.layout.page_tokens,
+                      .model_length_max = options_.self.model_length_max,
                       .draining = is_draining_,
                       .groups = {engine_.status()}};
       }) {}

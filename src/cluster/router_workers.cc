@@ -157,6 +157,7 @@ void Router::take_report(rpc::ConnectionId connection, Report report) {
   Link& link = links_.at(connection);
   WorkerReport figures{.queued_tokens = report.queued_tokens,
                        .page_tokens = report.page_tokens,
+                       .model_length_max = report.model_length_max,
                        .draining = report.draining};
   figures.requests_included =
       report.requests_included - std::min(report.requests_included, link.numbers_before);

@@ -112,6 +112,7 @@ void WorkerBoard::add_ranks(View& view, const Worker& worker,
     rank.health = health(worker);
     if (worker.report) {
       rank.page_tokens = worker.report->page_tokens;
+      rank.model_length_max = worker.report->model_length_max;
       const WorkerReport::Rank& load = worker.report->ranks[i];
       if (rank.health == Health::kServing && !load.ready) rank.health = Health::kNotReady;
       rank.pages_total = load.pages_total;

@@ -24,6 +24,7 @@ struct WorkerReport {
   uint64_t requests_included = 0;
   uint64_t queued_tokens = 0;  ///< of a prefill worker, without what this router sent it
   uint32_t page_tokens = 0;    ///< of a decode worker
+  uint32_t model_length_max = 0;
   bool draining = false;
   struct Rank {
     bool ready = true;

@@ -34,6 +34,7 @@ Member member_of(const std::string& id, uint64_t generation = 1) {
 WorkerReport report_of(uint64_t included, uint64_t pages_free = 100) {
   return {.requests_included = included,
           .page_tokens = 16,
+          .model_length_max = 10'000,
           .ranks = {{.pages_total = 100, .pages_free = pages_free}}};
 }
 

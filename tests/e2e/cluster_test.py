@@ -6,6 +6,7 @@ and told to end while streams run, and clients leave; every request must end onc
 one process or a part of it and an error that names the worker, and all pages must come back.
 """
 
+import json
 import random
 import signal
 import time
@@ -69,6 +70,18 @@ class Answers(unittest.TestCase):
         self.assertGreater(server.metric("prompt_tokens_by_source_total", source), 32 * 256)
         server.wait_until_at_rest()
         self.assertEqual(server.stop(), 0, server.log())
+
+    def test_an_answer_ends_at_the_models_length_whatever_was_asked_for(self):
+        short = ("--max-model-len", "64", "--kv-cache-tokens", "128")
+        body = body_of(self.prompts[0], 100_000) | {"ignore_eos": True}
+        told = []
+        for server in (TandemServer(*short), Cluster((1, 1, 1, 1), *short)):
+            told.append(json.loads(server.call("/v1/completions", body)))
+            self.assertEqual(server.stop(), 0, server.log())
+        one, all = told
+        self.assertEqual(all["choices"], one["choices"])
+        self.assertEqual(all["choices"][0]["finish_reason"], "length")
+        self.assertEqual(all["usage"]["total_tokens"], 64)
 
 
 class Losses(unittest.TestCase):

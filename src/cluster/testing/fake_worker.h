@@ -111,7 +111,7 @@ class FakeWorker final : public rpc::ChannelEvents, public rpc::MembershipEvents
   void report() {
     timers_.after(std::chrono::milliseconds(100), [this] { report(); });
     if (!subscribed_ || !reports) return;
-    Report report{.requests_included = number_, .page_tokens = 16};
+    Report report{.requests_included = number_, .page_tokens = 16, .model_length_max = 1000};
     report.groups.resize(groups_);
     for (engine::EngineStatus& group : report.groups) {
       group.ready = true;

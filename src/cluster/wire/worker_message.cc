@@ -33,6 +33,7 @@ struct PutBody {
     writer.put(report.requests_included);
     writer.put(report.queued_tokens);
     writer.put(report.page_tokens);
+    writer.put(report.model_length_max);
     writer.put(report.draining);
     writer.put_list(report.groups, [&](const engine::EngineStatus& group) {
       wire::put_status(writer, group, limits);
@@ -59,6 +60,7 @@ Report take_report(ByteReader& reader, const WireLimits& limits) {
   report.requests_included = reader.take<uint64_t>();
   report.queued_tokens = reader.take<uint64_t>();
   report.page_tokens = reader.take<uint32_t>();
+  report.model_length_max = reader.take<uint32_t>();
   report.draining = reader.take_flag();
   report.groups = reader.take_list(limits.list_max, wire::kStatusBytesMin,
                                    [&] { return wire::take_status(reader, limits); });

@@ -50,6 +50,7 @@ struct Report {
   uint64_t requests_included = 0;
   uint64_t queued_tokens = 0;  ///< of a prefill worker: prompts to compute
   uint32_t page_tokens = 0;
+  uint32_t model_length_max = 0;
   bool draining = false;
   std::vector<engine::EngineStatus> groups;  ///< its waits do not travel
 };

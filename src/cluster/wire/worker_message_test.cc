@@ -84,6 +84,7 @@ const Changes<Report> kReportChanges = {
     [](Report& r) { r.requests_included = 3; },
     [](Report& r) { r.queued_tokens = 3; },
     [](Report& r) { r.page_tokens = 3; },
+    [](Report& r) { r.model_length_max = 3; },
     [](Report& r) { r.draining = true; },
     [](Report& r) { r.groups.clear(); },
     [](Report& r) { r.groups.resize(3); },
