@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "kv/hash.h"
-#include "kv/sidecar.h"
 #include "transfer/executor_driver.h"
 
 namespace tandem::sim {
@@ -138,10 +137,6 @@ void WorkerProcess::announce() {
 }
 
 std::vector<cluster::DataRank> WorkerProcess::open_ranks(Group& group, size_t index) {
-  uint64_t records = 0;
-  for (uint32_t rank = 0; rank < spec_.layout.ranks_count(); ++rank) {
-    records = std::max(records, kv::sidecar_records_max(spec_.layout, rank));
-  }
   std::vector<cluster::DataRank> ranks;
   for (size_t i = 0; i < group.runner->ranks().size(); ++i) {
     std::vector<std::unique_ptr<transfer::Rail>> rails;
@@ -150,9 +145,7 @@ std::vector<cluster::DataRank> WorkerProcess::open_ranks(Group& group, size_t in
     cluster::DataRankOptions options;
     options.engine = spec_.transfers;
     options.engine.name = fmt::format("{} group {} rank {}", name_, index, i);
-    // A prefill worker whose pages are larger than its targets', or whose prefixes are shared by
-    // many hand-offs, needs more than this bound says, and refuses; that is not what is looked for.
-    options.sidecar_records = spec_.role == rpc::Role::kPrefill ? records * 32 : records;
+    options.sidecar_records = spec_.sidecar_records;
     options.clock = [this] { return place_.executor.now(); };
     options.drive = [this](std::unique_ptr<transfer::TransferEngine> engine)
         -> Result<std::unique_ptr<transfer::Driver>> {

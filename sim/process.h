@@ -64,6 +64,7 @@ struct WorkerSpec {
   rpc::Role role = rpc::Role::kDecode;
   uint32_t groups = 1;  ///< data-parallel ranks
   kv::KvLayout layout;  ///< of each
+  uint64_t sidecar_records = 0;
   engine::Limits limits;
   cluster::DecodeGroup::Options handoffs;
   transfer::EngineOptions transfers;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "kv/sidecar.h"
+
 namespace tandem::sim {
 
 using std::chrono::milliseconds;
@@ -18,6 +20,18 @@ constexpr transfer::LoopbackFaults kNoFaults{.delay_min = std::chrono::microseco
 constexpr auto kRequestMax = seconds(400);
 /// The longest timers: a lost path (30 s), a lease, a connection that is dialled again.
 constexpr auto kSettleMax = seconds(180);
+
+/// Records that the busiest rank of a prefill worker makes for the longest prompt.
+uint64_t staging_needed(const WorkerSpec& source, const WorkerSpec& target) {
+  const auto plan = kv::TransferPlan::create(source.layout, target.layout,
+                                             {.tokens = {0, source.limits.model_length_max - 1}})
+                        .value();
+  std::vector<uint64_t> records(source.layout.ranks_count());
+  for (const kv::PlanLink& link : plan.links()) {
+    records[link.source_rank] += plan.layers() * kv::SidecarMap(plan).block_records();
+  }
+  return std::ranges::max(records);
+}
 
 }  // namespace
 
@@ -82,6 +96,18 @@ void World::draw_cluster() {
   const uint64_t decodes = draw_.between(1, 2);
   for (size_t i = 0; i < prefills; ++i) specs_.push_back(draw_worker(rpc::Role::kPrefill, i));
   for (size_t i = 0; i < decodes; ++i) specs_.push_back(draw_worker(rpc::Role::kDecode, i));
+  for (WorkerSpec& spec : specs_) {
+    for (uint32_t rank = 0; rank < spec.layout.ranks_count(); ++rank) {
+      spec.sidecar_records =
+          std::max(spec.sidecar_records, kv::sidecar_records_max(spec.layout, rank));
+    }
+    if (spec.role == rpc::Role::kPrefill && draw_.chance(0.5)) spec.sidecar_records = 0;
+    // The longest hand-off always has room, perhaps none beside it.
+    for (const WorkerSpec& target : specs_) {
+      if (spec.role == rpc::Role::kDecode || target.role == rpc::Role::kPrefill) continue;
+      spec.sidecar_records = std::max(spec.sidecar_records, staging_needed(spec, target));
+    }
+  }
 }
 
 WorkerSpec World::draw_worker(rpc::Role role, size_t number) {

@@ -164,28 +164,65 @@ TEST(Delivery, FullQueuesAreErrorsAndLoseNothingThatMustBeDone) {
   ASSERT_TRUE(all.run_until([&] { return world.fenced.contains(kLink.value); }));
 }
 
-TEST(Delivery, RoomForRecordsIsTakenAndGivenBack) {
-  // Three layers of K and V, 7 slices: 42 records a hand-off.
+TEST(Delivery, RoomForRecordsIsWaitedForInTurn) {
+  // Three layers of K and V, 7 slices: 42 records a hand-off on each rank.
+  Virtual all(layout_of({2, 16}), layout_of({2, 16}), 4, {.sidecar_records = 142});
+  DeliveryWorld& world = all.world;
+  std::vector<Handoff*> made;
+  for (uint16_t slot = 0; slot < 6; ++slot) {
+    made.push_back(&world.begin({kLink, {slot, 1}}, {0, 100}));
+    world.arm(*made.back());
+    world.submit_all(*made.back());
+  }
+  all.executor.run_for(1s);
+  for (const Handoff* each : made) EXPECT_EQ(each->is_over(), each->id.key.slot < 3);
+  world.sender->stop(made[3]->id);
+  all.executor.run_for(1s);
+  EXPECT_TRUE(made[3]->is_over());
+  EXPECT_TRUE(made[3]->arrived.empty());
+  EXPECT_FALSE(made[4]->is_over());
+  for (const size_t slot : {0, 3}) world.sender->end(made[slot]->id);
+  ASSERT_TRUE(all.run_until([&] { return made[4]->is_over(); }));
+  EXPECT_FALSE(made[5]->is_over());
+  world.sender->end(made[1]->id);
+  ASSERT_TRUE(all.run_until([&] { return made[5]->is_over() && world.has_arrived(*made[5]); }));
+  for (const Handoff* each : made) EXPECT_EQ(each->failed, 0u);
+}
+
+TEST(Delivery, AWriteThatWaitedForRoomFailsWithItsLink) {
   Virtual all(layout_of({1, 16}), layout_of({1, 16}), 4, {.sidecar_records = 142});
   DeliveryWorld& world = all.world;
-  const auto submit = [&](uint16_t slot) {
-    const LinkedKey id{kLink, {slot, 1}};
-    Handoff& made = world.begin(id, {0, 100});
-    const auto submitted = world.sender->submit(id, {0, 0, 0, 50});
-    made.submitted = submitted.writes;
-    return submitted;
+  std::vector<Handoff*> made;
+  for (uint16_t slot = 0; slot < 4; ++slot) {
+    made.push_back(&world.begin({kLink, {slot, 1}}, {0, 100}));
+  }
+  transfer::LoopbackFaults faults = Virtual::kCalm;
+  faults.unknown = 1;
+  all.fabric.set_faults(faults);
+  for (Handoff* each : made) world.submit_all(*each);
+  ASSERT_TRUE(all.run_until([&] { return made[0]->is_over(); }));
+  EXPECT_FALSE(made[3]->is_over());
+  world.sender->end(made[0]->id);
+  ASSERT_TRUE(all.run_until([&] { return made[3]->is_over(); }));
+  EXPECT_EQ(made[3]->failed, made[3]->submitted);
+}
+
+TEST(Delivery, WhatNeverHasRoomForItsRecordsIsRefused) {
+  // The source writes to two ranks, with 42 records each.
+  Virtual all(layout_of({1, 16}), layout_of({2, 16}), 4, {.sidecar_records = 83});
+  const auto begin = [&](uint32_t tokens) {
+    auto plan =
+        kv::TransferPlan::create(layout_of({1, 16}), layout_of({2, 16}), {.tokens = {0, tokens}})
+            .value();
+    const uint32_t pages = plan.slices_count();
+    return all.world.sender->begin(
+        {kFirst, std::make_shared<const kv::TransferPlan>(plan), std::vector<PageId>(pages), 0});
   };
-  for (uint16_t slot = 0; slot < 3; ++slot) EXPECT_FALSE(submit(slot).error);
-  const auto refused = submit(3);
-  EXPECT_EQ(refused.writes, 0u);
-  EXPECT_EQ(refused.error.value().code, Code::kResourceExhausted);
-  for (uint16_t slot = 0; slot < 4; ++slot) world.sender->stop({kLink, {slot, 1}});
-  ASSERT_TRUE(all.run_until([&] {
-    return std::ranges::all_of(world.handoffs,
-                               [](const auto& each) { return each.second.is_over(); });
-  }));
-  for (uint16_t slot = 0; slot < 4; ++slot) world.sender->end({kLink, {slot, 1}});
-  EXPECT_FALSE(submit(5).error);
+  const auto refused = begin(100);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().what.find("84 sidecar records"), std::string::npos)
+      << refused.error().what;
+  EXPECT_TRUE(begin(96).ok());
 }
 
 TEST(Delivery, WhatAPeerSaysIsChecked) {

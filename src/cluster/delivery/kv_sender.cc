@@ -1,6 +1,9 @@
 #include "cluster/delivery/kv_sender.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <map>
 #include <optional>
@@ -37,11 +40,17 @@ struct KvSender::State {
     std::function<void(Result<void>)> done;
     bool is_broken = false;
   };
+  struct Submission {
+    uint32_t rank = 0;
+    SenderRank::Portion portion;
+  };
   struct Handoff {
     std::shared_ptr<const Delivery> delivery;
     std::shared_ptr<const std::vector<PageId>> pages;
     std::vector<std::optional<uint64_t>> staging;  // [source ranks] that have something to send
+    bool has_staging = false;
     bool is_stopped = false;
+    std::vector<Submission> waiting;  // for staging, in order
   };
 
   State(kv::KvLayout layout, std::vector<DataRank> data, io::Executor& executor,
@@ -50,8 +59,12 @@ struct KvSender::State {
   void close_on_all(LinkId link);
   void ended(const SenderRankEnd& end);
   Result<void> check_link(LinkId link) const;
-  /// Room for its records, taken at its first submission.
-  Result<uint64_t> staging_of(Handoff& handoff, uint32_t rank);
+  uint64_t records_of(const kv::TransferPlan& plan, uint32_t rank) const;
+  /// Room for its records on all ranks at once, or hand-offs that have it on some would wait for
+  /// each other. False when there is none now.
+  bool take_staging(Handoff& handoff);
+  Result<void> give(const Handoff& handoff, const Submission& submission);
+  void give_waiting();
 
   LinkSource source;
   KvSenderEvents& events;
@@ -59,6 +72,7 @@ struct KvSender::State {
   std::vector<std::unique_ptr<Rank>> ranks;  // ended before the box that they post to
   std::map<uint64_t, Link> links;
   std::map<LinkedKey, Handoff> handoffs;
+  std::deque<LinkedKey> waiting;  // for staging, in turn
 };
 
 KvSender::State::State(kv::KvLayout layout, std::vector<DataRank> data, io::Executor& executor,
@@ -191,6 +205,16 @@ Result<void> KvSender::begin(Delivery delivery) {
         Code::kInvalidArgument,
         "the hand-off's sidecars lie beyond those of target rank " + std::to_string(rank));
   }
+  for (uint32_t rank = 0; rank < state_->ranks.size(); ++rank) {
+    const uint64_t needed = state_->records_of(*delivery.plan, rank);
+    const uint64_t total = state_->ranks[rank]->data.sidecars.size();
+    if (needed <= total) continue;
+    return make_error(
+        Code::kInvalidArgument,
+        fmt::format("the hand-off needs {} sidecar records of source rank {}, which has {}: raise "
+                    "--kv-cache-tokens of the prefill worker or --block-size of the decode worker",
+                    needed, rank, total));
+  }
   State::Handoff begun{.delivery = std::make_shared<const Delivery>(std::move(delivery))};
   begun.staging.resize(state_->ranks.size());
   state_->handoffs.emplace(handoff, std::move(begun));
@@ -202,17 +226,50 @@ void KvSender::set_pages(LinkedKey handoff, std::vector<PageId> pages) {
       std::make_shared<const std::vector<PageId>>(std::move(pages));
 }
 
-Result<uint64_t> KvSender::State::staging_of(Handoff& handoff, uint32_t rank) {
-  if (handoff.staging[rank]) return *handoff.staging[rank];
-  const kv::TransferPlan& plan = *handoff.delivery->plan;
-  uint64_t links_count = 0;
-  for (const kv::PlanLink& link : plan.links()) links_count += link.source_rank == rank;
-  const uint64_t records = links_count * plan.layers() * kv::SidecarMap(plan).block_records();
-  handoff.staging[rank] = ranks[rank]->staging.take(records);
-  if (handoff.staging[rank]) return *handoff.staging[rank];
-  return make_error(
-      Code::kResourceExhausted,
-      "no room for " + std::to_string(records) + " sidecar records of a hand-off; try again later");
+uint64_t KvSender::State::records_of(const kv::TransferPlan& plan, uint32_t rank) const {
+  const auto links_count = std::ranges::count(plan.links(), rank, &kv::PlanLink::source_rank);
+  return static_cast<uint64_t>(links_count) * plan.layers() * kv::SidecarMap(plan).block_records();
+}
+
+bool KvSender::State::take_staging(Handoff& handoff) {
+  std::vector<std::optional<uint64_t>> taken(ranks.size());
+  for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    const uint64_t records = records_of(*handoff.delivery->plan, rank);
+    if (records == 0) continue;
+    taken[rank] = ranks[rank]->staging.take(records);
+    if (taken[rank]) continue;
+    for (uint32_t before = 0; before < rank; ++before) {
+      if (taken[before]) ranks[before]->staging.give_back(*taken[before]);
+    }
+    return false;
+  }
+  handoff.staging = std::move(taken);
+  handoff.has_staging = true;
+  return true;
+}
+
+Result<void> KvSender::State::give(const Handoff& handoff, const Submission& submission) {
+  TANDEM_TRY(check_link(handoff.delivery->handoff.link));
+  SenderRank::Portion portion = submission.portion;
+  portion.staging_first = *handoff.staging[submission.rank];
+  Rank& rank = *ranks[submission.rank];
+  return rank.commands.try_submit([side = &rank.side, portion](transfer::TransferEngine& engine) {
+    side->take(engine, portion);
+  });
+}
+
+void KvSender::State::give_waiting() {
+  while (!waiting.empty()) {
+    Handoff& handoff = handoffs.at(waiting.front());
+    if (!take_staging(handoff)) return;
+    waiting.pop_front();
+    for (const Submission& submission : std::exchange(handoff.waiting, {})) {
+      const auto given = give(handoff, submission);
+      if (given.ok()) continue;
+      box.post([this, end = SenderRankEnd{submission.portion.handoff, submission.portion.writes,
+                                          given.error()}] { ended(end); });
+    }
+  }
 }
 
 handoff::PrefillerPorts::Submitted KvSender::submit(LinkedKey handoff,
@@ -241,19 +298,19 @@ handoff::PrefillerPorts::Submitted KvSender::submit(LinkedKey handoff,
     TANDEM_CHECK(sent.pages != nullptr && last / page_tokens < sent.pages->size(),
                  "pages are known before what lies in them is submitted");
   }
-  if (const auto link = state_->check_link(handoff.link); !link.ok()) {
-    return {.error = link.error()};
+  const State::Submission submission{slices.rank, std::move(portion)};
+  if (!sent.has_staging) {
+    // Nobody overtakes, so that a long one gets its turn.
+    if (!sent.waiting.empty() || !state_->waiting.empty() || !state_->take_staging(sent)) {
+      if (sent.waiting.empty()) state_->waiting.push_back(handoff);
+      sent.waiting.push_back(submission);
+      return {.writes = submission.portion.writes};
+    }
   }
-  const auto staging = state_->staging_of(sent, slices.rank);
-  if (!staging.ok()) return {.error = staging.error()};
-  portion.staging_first = *staging;
-  State::Rank& rank = *state_->ranks[slices.rank];
-  const auto given =
-      rank.commands.try_submit([side = &rank.side, portion](transfer::TransferEngine& engine) {
-        side->take(engine, portion);
-      });
-  if (!given.ok()) return {.error = given.error()};
-  return {.writes = portion.writes};
+  if (const auto given = state_->give(sent, submission); !given.ok()) {
+    return {.error = given.error()};
+  }
+  return {.writes = submission.portion.writes};
 }
 
 void KvSender::State::ended(const SenderRankEnd& end) {
@@ -269,6 +326,14 @@ void KvSender::State::ended(const SenderRankEnd& end) {
 void KvSender::stop(LinkedKey handoff) {
   State::Handoff& stopped = state_->handoffs.at(handoff);
   stopped.is_stopped = true;
+  if (!stopped.waiting.empty()) {
+    std::erase(state_->waiting, handoff);
+    for (const State::Submission& submission : std::exchange(stopped.waiting, {})) {
+      const SenderRankEnd end{.handoff = handoff, .writes = submission.portion.writes};
+      state_->box.post([state = state_.get(), end] { state->ended(end); });
+    }
+    state_->give_waiting();
+  }
   for (uint32_t i = 0; i < state_->ranks.size(); ++i) {
     if (!stopped.staging[i]) continue;
     State::Rank& rank = *state_->ranks[i];
@@ -288,6 +353,7 @@ void KvSender::end(LinkedKey handoff) {
     rank.commands.submit(
         [side = &rank.side, handoff](transfer::TransferEngine&) { side->forget(handoff); });
   }
+  state_->give_waiting();
 }
 
 }  // namespace tandem::cluster

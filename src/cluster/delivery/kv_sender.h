@@ -59,13 +59,15 @@ class KvSender {
     std::vector<PageId> target_pages;              ///< [slices]
     uint64_t sidecar_first = 0;
   };
-  /// An error is of the link, or of places that the target named: nothing has begun.
+  /// An error is of the link, of places that the target named, or of more sidecar records than a
+  /// source rank has room for: nothing has begun.
   Result<void> begin(Delivery delivery);
   /// The pages that hold positions from 0 on; grows as they are computed. Before submit() of what
   /// lies in them.
   void set_pages(handoff::LinkedKey handoff, std::vector<PageId> pages);
   /// Writes the slices, and with the last token the layer's sidecar records, of every link of this
-  /// source rank. Returns how many counted writes that is; each ends in an event.
+  /// source rank. Returns how many counted writes that is; each ends in an event. They may wait
+  /// for other hand-offs, whose sidecar records take the room, to end.
   handoff::PrefillerPorts::Submitted submit(handoff::LinkedKey handoff,
                                             const handoff::PrefillerPorts::Slices& slices);
   /// Submits nothing more; what is under way ends as it can. More submit() calls write nothing.
