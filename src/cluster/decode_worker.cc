@@ -230,7 +230,9 @@ void DecodeWorker::on_welcome(rpc::ConnectionId connection, Result<std::string> 
     note_mismatch(worker->second, welcome.error().what);
     return greet_again(connection);
   }
-  mismatches_.erase(worker->second);
+  if (mismatches_.erase(worker->second) > 0) {
+    for (const rpc::ConnectionId router : routers_) tell_mismatch(router, worker->second, "");
+  }
   for (size_t group = 0; group < groups_.size(); ++group) {
     groups_[group].handoffs->offer_link(worker->second, welcome->source,
                                         [this, connection, group](Result<LinkOffer> offer) {

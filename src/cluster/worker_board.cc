@@ -85,7 +85,11 @@ void WorkerBoard::reported(const std::string& name, WorkerReport report) {
 void WorkerBoard::mismatched(const std::string& decode, const std::string& prefill,
                              std::string reason) {
   if (!workers_.contains(decode) || !workers_.contains(prefill)) return;
-  mismatches_[{decode, prefill}] = std::move(reason);
+  if (reason.empty()) {
+    mismatches_.erase({decode, prefill});
+  } else {
+    mismatches_[{decode, prefill}] = std::move(reason);
+  }
 }
 
 Health WorkerBoard::health(const Worker& worker) const {

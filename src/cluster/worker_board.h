@@ -74,7 +74,8 @@ class WorkerBoard {
   /// It has not been heard of for too long: it gets nothing until it reports again.
   void silent(const std::string& worker);
   void reported(const std::string& worker, WorkerReport report);
-  /// The two workers cannot work together, by their handshake; until one of them is another life.
+  /// The two workers cannot work together, by their handshake; until it has no reason any more, or
+  /// one of them is another life.
   void mismatched(const std::string& decode, const std::string& prefill, std::string reason);
 
   /// Chooses, and counts the request as sent. `failed` are earlier attempts at the same request:

@@ -151,6 +151,10 @@ TEST_F(WorkerBoardTest, AMismatchHoldsUntilOneOfTheTwoIsAnotherLife) {
   come("p0", 2);
   EXPECT_TRUE(assign(prompt).ok());
   board.mismatched("d0", "nobody", "ignored");
+  board.mismatched("d0", "p0", "again");
+  EXPECT_FALSE(board.missing().empty());
+  board.mismatched("d0", "p0", "");
+  EXPECT_TRUE(board.missing().empty());
   EXPECT_EQ(board.missing().size(), 0u);
 }
 

@@ -55,7 +55,8 @@ struct Report {
   std::vector<engine::EngineStatus> groups;  ///< its waits do not travel
 };
 
-/// Decode worker to router: the handshake with this prefill worker was refused.
+/// Decode worker to router: the handshake with this prefill worker was refused; without a reason,
+/// that it is not any more.
 struct Mismatched {
   std::string prefill_worker;
   std::string reason;
