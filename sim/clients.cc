@@ -74,6 +74,14 @@ void Clients::end(RequestId id, Client& client, FinishReason finish, const Error
   }
 }
 
+std::vector<RequestId> Clients::open_ids() const {
+  std::vector<RequestId> ids;
+  for (const auto& [id, client] : requests_) {
+    if (!client.has_ended) ids.push_back(id);
+  }
+  return ids;
+}
+
 std::string Clients::open() const {
   for (const auto& [id, client] : requests_) {
     if (!client.has_ended) {

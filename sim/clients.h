@@ -29,6 +29,7 @@ class Clients final : public engine::EventSink {
   void on_events(std::span<engine::Event> events) override;
 
   size_t open_count() const { return requests_.size() - ended_; }
+  std::vector<RequestId> open_ids() const;
   /// A request that has not ended.
   std::string open() const;
   size_t failed_count() const { return failed_; }

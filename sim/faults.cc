@@ -21,7 +21,7 @@ void World::draw_faults(Span window) {
 }
 
 void World::begin_fault() {
-  switch (draw_.below(12)) {
+  switch (draw_.below(18)) {
     case 0:
     case 1:
       return rails_fail();
@@ -30,21 +30,32 @@ void World::begin_fault() {
     case 3:
       return rails_are_blocked(true);
     case 4:
-      return partition();
+      return swizzle();
     case 5:
-      return drop_connections();
+      return partition();
     case 6:
-      return lose_registry();
+      return drop_connections();
     case 7:
-      return kill(false);
+      return lose_registry();
     case 8:
-      return kill(true);
+      return kill(false);
     case 9:
-      return draw_.chance(0.3) ? kill_router() : kill(false);
+      return kill(true);
     case 10:
-      return stop_one();
-    default:
+      return draw_.chance(0.3) ? kill_router() : kill(false);
+    case 11:
+    case 12:
+      return kill_in_handoff(5'000);
+    case 13:
+      return restart_at_once();
+    case 14:
+      return draw_.chance(0.5) ? stop_one() : pause_one();
+    case 15:
       return lose_steps();
+    case 16:
+      return cancel_all();
+    default:
+      return ask_many();
   }
 }
 
@@ -90,24 +101,44 @@ void World::rails_are_blocked(bool is_cut) {
   const WorkerProcess* source = any_worker();
   const WorkerProcess* target = any_worker();
   if (source == nullptr || target == nullptr || source->role() == target->role()) return;
-  const auto set = [this, is_cut, from = source->name(), to = target->name()](bool is_blocked) {
-    const auto source_now = workers_.find(from);
-    const auto target_now = workers_.find(to);
-    if (source_now == workers_.end() || target_now == workers_.end()) return;
-    note(fmt::format("rails from {} to {} are {}{}", from, to, is_blocked ? "" : "not ",
-                     is_cut ? "cut" : "clogged"));
-    for (const transfer::Rail* a : source_now->second->rails()) {
-      for (const transfer::Rail* b : target_now->second->rails()) {
-        if (is_cut) {
-          place_.fabric.set_cut(*a, *b, is_blocked);
-        } else {
-          place_.fabric.set_clogged(*a, *b, is_blocked);
-        }
+  const std::string from = source->name();
+  const std::string to = target->name();
+  block_rails(from, to, is_cut, true);
+  undo_later(seconds(30), [=, this] { block_rails(from, to, is_cut, false); });
+}
+
+/// All pairs are clogged one by one, and freed in another order.
+void World::swizzle() {
+  for (const WorkerSpec& source : specs_) {
+    for (const WorkerSpec& target : specs_) {
+      if (source.role != rpc::Role::kPrefill || target.role != rpc::Role::kDecode) continue;
+      ++faults_open_;
+      const auto clogged_after = Span(static_cast<int64_t>(draw_.below(1'000'000'000)));
+      timers_.after(clogged_after, [this, from = source.name, to = target.name] {
+        block_rails(from, to, false, true);
+        undo_later(seconds(4), [this, from, to] { block_rails(from, to, false, false); });
+        --faults_open_;
+      });
+    }
+  }
+}
+
+void World::block_rails(const std::string& from, const std::string& to, bool is_cut,
+                        bool is_blocked) {
+  const auto source = workers_.find(from);
+  const auto target = workers_.find(to);
+  if (source == workers_.end() || target == workers_.end()) return;
+  note(fmt::format("rails from {} to {} are {}{}", from, to, is_blocked ? "" : "not ",
+                   is_cut ? "cut" : "clogged"));
+  for (const transfer::Rail* a : source->second->rails()) {
+    for (const transfer::Rail* b : target->second->rails()) {
+      if (is_cut) {
+        place_.fabric.set_cut(*a, *b, is_blocked);
+      } else {
+        place_.fabric.set_clogged(*a, *b, is_blocked);
       }
     }
-  };
-  set(true);
-  undo_later(seconds(30), [set] { set(false); });
+  }
 }
 
 // The control plane.
@@ -149,19 +180,45 @@ void World::kill(bool is_drained) {
   WorkerProcess* worker = any_worker();
   if (worker == nullptr || worker->is_stopped()) return;
   const std::string name = worker->name();
-  const auto die = [this, name] {
-    if (!workers_.contains(name)) return;
-    if (workers_.at(name)->is_stopped()) isolate(name, false);
-    note(name + " dies");
-    workers_.erase(name);
-    undo_later(seconds(10), [this, name] {
-      if (!workers_.contains(name)) start(name);
-    });
-  };
-  if (!is_drained) return die();
+  if (!is_drained) return die(name);
   note(name + " drains");
   worker->drain();
-  undo_later(seconds(10), die);
+  undo_later(seconds(10), [this, name] { die(name); });
+}
+
+void World::die(std::string name) {
+  if (!workers_.contains(name)) return;
+  if (workers_.at(name)->is_stopped()) isolate(name, false);
+  note(name + " dies");
+  workers_.erase(name);
+  undo_later(seconds(10), [this, name] {
+    if (!workers_.contains(name)) start(name);
+  });
+}
+
+/// Either side of it.
+void World::kill_in_handoff(int looks_left) {
+  WorkerProcess* worker = any_worker();
+  if (worker != nullptr && !worker->is_stopped() && worker->handoffs_count() > 0) {
+    note(fmt::format("{} has {} hand-offs", worker->name(), worker->handoffs_count()));
+    return die(worker->name());
+  }
+  if (looks_left == 0) return;
+  ++faults_open_;
+  timers_.after(milliseconds(1), [this, looks_left] {
+    kill_in_handoff(looks_left - 1);
+    --faults_open_;
+  });
+}
+
+/// The others have connections and links to the life that is gone.
+void World::restart_at_once() {
+  const WorkerProcess* worker = any_worker();
+  if (worker == nullptr || worker->is_stopped()) return;
+  const std::string name = worker->name();
+  note(name + " dies and starts again at once");
+  workers_.erase(name);
+  start(name);
 }
 
 void World::kill_router() {
@@ -188,6 +245,19 @@ void World::stop_one() {
   });
 }
 
+/// So short that nobody need notice, also the router: its clients then hear late.
+void World::pause_one() {
+  const std::string name = any_name();
+  if (!is_alive(name) || process(name)->is_stopped()) return;
+  note(name + " pauses");
+  process(name)->stop();
+  undo_later(seconds(1), [this, name, life = generations_[name]] {
+    if (!is_alive(name) || generations_[name] != life) return;
+    note(name + " goes on");
+    process(name)->resume();
+  });
+}
+
 void World::isolate(const std::string& name, bool is_cut_off) {
   for (const std::string& other : names()) {
     if (other == name) continue;
@@ -209,6 +279,22 @@ void World::lose_steps() {
   undo_later(seconds(5), [this, name] {
     if (is_alive(name)) workers_.at(name)->set_step_loss(0);
   });
+}
+
+// Clients.
+
+void World::cancel_all() {
+  if (router_ == nullptr) return;
+  note("all requests are cancelled");
+  for (const RequestId id : clients_->open_ids()) clients_->cancel(router_->router(), id);
+}
+
+/// More than there are pages for.
+void World::ask_many() {
+  note("many requests at once");
+  for (uint64_t count = draw_.between(20, 60); count > 0; --count) {
+    ask(Span(static_cast<int64_t>(draw_.below(5'000'000))));
+  }
 }
 
 // Who.

@@ -151,7 +151,7 @@ std::vector<cluster::DataRank> WorkerProcess::open_ranks(Group& group, size_t in
         -> Result<std::unique_ptr<transfer::Driver>> {
       transfer::ExecutorDriverOptions driver;
       driver.commands_max = 1 << 16;
-      driver.sleep_max = std::chrono::milliseconds(5);
+      driver.sleep_max = std::chrono::milliseconds(draw_.one_of({5, 50}));
       return std::unique_ptr<transfer::Driver>(
           std::make_unique<transfer::ExecutorDriver>(std::move(engine), gate_, driver));
     };
@@ -170,6 +170,13 @@ void WorkerProcess::drain() {
 
 bool WorkerProcess::is_idle() const {
   return decode_ != nullptr ? decode_->is_idle() : prefill_->is_idle();
+}
+
+uint32_t WorkerProcess::handoffs_count() const {
+  if (prefill_ != nullptr) return prefill_->group().handoffs_count();
+  uint32_t count = 0;
+  for (size_t i = 0; i < groups_.size(); ++i) count += decode_->group(i).handoffs_count();
+  return count;
 }
 
 std::string WorkerProcess::held() const {

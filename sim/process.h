@@ -79,6 +79,7 @@ class WorkerProcess final : public Process {
   rpc::Role role() const { return spec_.role; }
   void drain();
   bool is_idle() const;
+  uint32_t handoffs_count() const;
   void set_step_loss(double chance) { step_loss_ = chance; }
   std::string held() const override;
   const std::vector<const transfer::Rail*>& rails() const { return rails_; }

@@ -41,13 +41,21 @@ class World {
   void begin_fault();
   void rails_fail();
   void rails_are_blocked(bool is_cut);
+  void swizzle();
+  void block_rails(const std::string& from, const std::string& to, bool is_cut, bool is_blocked);
   void partition();
   void drop_connections();
   void lose_registry();
   void kill(bool is_drained);
+  void kill_in_handoff(int looks_left);
+  void restart_at_once();
+  void die(std::string name);  // by value: the process that says its name ends
   void kill_router();
   void stop_one();
+  void pause_one();
   void lose_steps();
+  void cancel_all();
+  void ask_many();
   /// Draws how long something lasts; `undo` is called then.
   void undo_later(Span at_most, std::function<void()> undo);
   std::string any_name();
