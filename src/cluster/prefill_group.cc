@@ -151,7 +151,7 @@ Result<kv::TransferPlan> PrefillGroup::plan(const Link& link, const handoff::Sta
 }
 
 /// What the engine finds in its cache is told later, by on_admitted.
-Result<uint32_t> PrefillGroup::begin(handoff::LinkedKey handoff, const handoff::Start& start) {
+Result<void> PrefillGroup::begin(handoff::LinkedKey handoff, const handoff::Start& start) {
   const auto link = links_.find(handoff.link);
   TANDEM_CHECK(link != links_.end(), "the protocol begins on links that are up");
   auto plan = TANDEM_TRY(this->plan(link->second, start));
@@ -174,7 +174,7 @@ Result<uint32_t> PrefillGroup::begin(handoff::LinkedKey handoff, const handoff::
                        .tokens_end = static_cast<uint32_t>(start.tokens.size()) - 1};
   requests_[handoff] = request;
   ++link->second.exports;
-  return 0;
+  return {};
 }
 
 handoff::PrefillerPorts::Submitted PrefillGroup::submit(handoff::LinkedKey handoff,

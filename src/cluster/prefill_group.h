@@ -83,7 +83,7 @@ class PrefillGroup final : public ExportEvents,
 
   // handoff::PrefillerPorts
   void send(const handoff::Message& message) override;
-  Result<uint32_t> begin(handoff::LinkedKey handoff, const handoff::Start& start) override;
+  Result<void> begin(handoff::LinkedKey handoff, const handoff::Start& start) override;
   Submitted submit(handoff::LinkedKey handoff, const Slices& slices) override;
   void stop(handoff::LinkedKey handoff) override;
   void release(handoff::LinkedKey handoff) override;

@@ -368,6 +368,28 @@ TEST_F(Handoff, AnExportOfWhatIsCachedTakesNoStep) {
   EXPECT_EQ(core_->cache_stats().pages_used, 0u);
 }
 
+TEST_F(Handoff, AnExportThatWaitedIsToldOnlyWhatIsStillCached) {
+  Limits limits = kLimits;
+  limits.leases_max = 2;
+  start(limits);
+  accept(0, KvWay::kHere, 1);
+  run();
+  // Two that take all pages, and one of what was cached when it was asked for.
+  accept(1, KvWay::kExport, 1, std::vector<TokenId>(28, 1));
+  accept(2, KvWay::kExport, 1, std::vector<TokenId>(10, 2));
+  accept(3, KvWay::kExport);
+  run();
+  EXPECT_EQ(core_->waiting_count(), 1u);
+  for (const uint64_t id : {1, 2}) core_->delivered({id});
+  notes_.scheduled.clear();
+  run();
+  EXPECT_THAT(notes_.admitted_with, ElementsAre(0u, 0u, 0u));
+  ASSERT_EQ(notes_.scheduled.size(), 3u);
+  EXPECT_EQ(notes_.scheduled[0].tokens, (kv::TokenRange{0, 4}));
+  core_->delivered({3});
+  core_->step();
+}
+
 TEST_F(Handoff, NoMoreIsLentThanMayBe) {
   Limits limits = kLimits;
   limits.leases_max = 1;

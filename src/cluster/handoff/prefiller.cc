@@ -64,10 +64,9 @@ void Prefiller::on_start(LinkedKey handoff, const Start& start, LinkEntry& link,
     send(handoff, Drained{});
     return;
   }
-  const auto tokens_cached = ports_.begin(handoff, start);
-  if (!tokens_cached.ok()) {
+  if (const auto begun = ports_.begin(handoff, start); !begun.ok()) {
     ++counters_.refused;
-    send(handoff, Drained{cause_of(tokens_cached.error())});
+    send(handoff, Drained{cause_of(begun.error())});
     return;
   }
   ++counters_.begun;
@@ -79,9 +78,6 @@ void Prefiller::on_start(LinkedKey handoff, const Start& start, LinkEntry& link,
   const auto time_left_us = std::min<uint64_t>(start.time_left_us, kNever / 2);
   entry->second.deadline_us = now_us + static_cast<int64_t>(time_left_us);
   send(handoff, Accepted{});
-  for (uint32_t rank = 0; rank < options_.source_ranks; ++rank) {
-    submit_up_to(entry, rank, options_.layers - 1, *tokens_cached, now_us);
-  }
 }
 
 void Prefiller::on_cancel(LinkedKey handoff, LinkEntry& link) {

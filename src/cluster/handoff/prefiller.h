@@ -27,9 +27,10 @@ class PrefillerPorts {
   /// May be lost.
   virtual void send(const Message& message) = 0;
   /// The engine takes the prompt, to compute [0, n - 1); the pages of what it computes and finds
-  /// stay held until `release`. Returns how many first tokens its prefix cache has, at most n - 1.
-  /// An error refuses the hand-off: no room, an unknown layout, other counts than Start has.
-  virtual Result<uint32_t> begin(LinkedKey handoff, const Start& start) = 0;
+  /// stay held until `release`. What its cache has is told by on_computed once those pages are
+  /// held: a count told now would be void when they are evicted before that. An error refuses the
+  /// hand-off: no room, an unknown layout, other counts than Start has.
+  virtual Result<void> begin(LinkedKey handoff, const Start& start) = 0;
 
   /// Those slices of a source rank's layer whose last needed token is in [tokens_from, tokens_end);
   /// with the last token also the layer's sidecar records.

@@ -34,10 +34,10 @@ class Log final : public PrefillerPorts {
     if (const auto* failed = std::get_if<Failed>(&message.body)) what += ": " + failed->cause.text;
     add(what);
   }
-  Result<uint32_t> begin(LinkedKey, const Start&) override {
+  Result<void> begin(LinkedKey, const Start&) override {
     add("begin");
     if (refusal) return *refusal;
-    return tokens_cached;
+    return {};
   }
   Submitted submit(LinkedKey, const Slices& slices) override {
     add("submit " + std::to_string(slices.rank) + "/" + std::to_string(slices.layer) + " " +
@@ -48,7 +48,6 @@ class Log final : public PrefillerPorts {
   void release(LinkedKey) override { add("release"); }
 
   std::optional<Error> refusal;
-  uint32_t tokens_cached = 0;
   Submitted next{.writes = 2};
   int heartbeats = 0;
 
@@ -159,16 +158,16 @@ TEST_F(PrefillerTest, SendsEverySliceOnceAndLayersThatWereSkipped) {
   EXPECT_EQ(machine_->counters().completed, 1u);
 }
 
-TEST_F(PrefillerTest, SendsWhatIsCachedAtOnce) {
+TEST_F(PrefillerTest, SendsWhatIsCachedInAllLayersAtOnce) {
   open({.source_ranks = 2, .layers = 2});
-  log_.tokens_cached = 6;
   message(start());
-  EXPECT_EQ(log_.take(),
-            "begin, Accepted, submit 0/0 2-6, submit 0/1 2-6, submit 1/0 2-6, submit 1/1 2-6");
+  EXPECT_EQ(log_.take(), "begin, Accepted");
+  for (const uint32_t rank : {0, 1}) machine_->on_computed(kHandoff, rank, 1, 6, 0);
+  EXPECT_EQ(log_.take(), "submit 0/0 2-6, submit 0/1 2-6, submit 1/0 2-6, submit 1/1 2-6");
   open();
-  log_.tokens_cached = 9;  // everything that is wanted
-  log_.next.writes = 0;
   message(start());
+  log_.next.writes = 0;
+  machine_->on_computed(kHandoff, 0, 0, 9, 0);  // everything that is wanted
   EXPECT_EQ(log_.take(), "begin, Accepted, submit 0/0 2-9, release, Drained");
 }
 

@@ -38,7 +38,7 @@ class PrefillHost final : public PrefillerPorts {
 
   void send(const Message& message) override { world_.carry(message.link, message, true); }
 
-  Result<uint32_t> begin(LinkedKey handoff, const Start& start) override {
+  Result<void> begin(LinkedKey handoff, const Start& start) override {
     if (refusal) return *refusal;
     if (start.writes != writes_of(start, world_.shape)) {
       return make_error(Code::kInvalidArgument, "the counts differ from the plan's");
@@ -47,7 +47,7 @@ class PrefillHost final : public PrefillerPorts {
     const auto end = static_cast<uint32_t>(start.tokens.size() - 1);
     const auto cached = static_cast<uint32_t>(world_.dice.number(end + 1));
     compute(handoff, world_.dice.permille(300) ? cached : 0, 0);
-    return world_.dice.permille(300) ? cached / 2 : 0;
+    return {};
   }
 
   Submitted submit(LinkedKey handoff, const Slices& slices) override {
