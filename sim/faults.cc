@@ -255,6 +255,7 @@ void World::pause_one() {
     if (!is_alive(name) || generations_[name] != life) return;
     note(name + " goes on");
     process(name)->resume();
+    isolate(name, false);  // what should have been joined meanwhile
   });
 }
 
