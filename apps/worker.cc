@@ -24,6 +24,7 @@
 #include "cluster/prefill_worker.h"
 #include "io/event_loop.h"
 #include "io/host.h"
+#include "io/process.h"
 #include "io/timers.h"
 #include "model/safetensors_source.h"
 
@@ -181,6 +182,14 @@ cluster::handoff::MessageLimits message_limits(const engine::Limits& limits) {
   return messages;
 }
 
+/// Whether a process of this host has ended.
+std::function<bool()> watch(const io::ProcessName& process) {
+  auto opened = io::ProcessWatch::open(process);
+  if (!opened.ok()) return nullptr;
+  const auto shared = std::make_shared<io::ProcessWatch>(*std::move(opened));
+  return [shared] { return shared->has_ended(); };
+}
+
 Result<void> decode(const Options& options, cluster::Hello hello, const engine::Limits& limits,
                     engine::RankSet& set, Desk& desk, Stop& stop) {
   std::vector<cluster::DecodeWorker::Group> groups;
@@ -195,6 +204,7 @@ Result<void> decode(const Options& options, cluster::Hello hello, const engine::
   own.limits = message_limits(limits);
   own.group.protocol.policy = options.worker.handoff_policy.value();
   own.group.link_seed = TANDEM_TRY(io::random_number());
+  own.watch = watch;
   cluster::DecodeWorker worker(std::move(own), std::move(groups), desk.events(), desk.loop());
   for (size_t group = 0; group < set.groups().size(); ++group) {
     desk.reservations(group).connect(worker.reservations(group));
@@ -209,6 +219,8 @@ Result<void> prefill(const Options& options, cluster::Hello hello, const engine:
   const engine::RankSet::Group& group = set.groups().front();
   cluster::PrefillWorker::Options own;
   own.self = std::move(hello);
+  // Without a name its end is not noticed on this host, as on others.
+  if (auto name = io::own_process_name(); name.ok()) own.process = *std::move(name);
   own.limits = message_limits(limits);
   cluster::PrefillWorker worker(
       std::move(own), {.client = group.engine, .exports = group.engine, .events = &desk.events()},

@@ -19,6 +19,9 @@ engine::AfterFailure after(handoff::Policy policy) {
   return engine::AfterFailure::kEnd;
 }
 
+/// Between two looks whether a process has ended.
+constexpr auto kEndLooks = std::chrono::milliseconds(50);
+
 uint64_t records_of(const kv::TransferPlan& plan, uint32_t ranks) {
   const kv::SidecarMap map(plan);
   uint64_t most = 0;
@@ -40,8 +43,6 @@ DecodeGroup::DecodeGroup(Options options, engine::KvImport& import, kv::KvLayout
       sidecars_(ranks.front().sidecars.size()),
       receiver_(std::move(layout), std::move(ranks), executor, *this),
       link_ids_(options_.link_seed) {}
-
-DecodeGroup::~DecodeGroup() = default;
 
 int64_t DecodeGroup::now_us() const {
   return std::chrono::duration_cast<std::chrono::microseconds>(timers_.now().time_since_epoch())
@@ -75,11 +76,12 @@ void DecodeGroup::break_links() {
   for (const handoff::LinkId id : broken) break_link_(id);
 }
 
-void DecodeGroup::offer_link(std::string prefill_worker, LinkSource source,
+void DecodeGroup::offer_link(Peer peer, LinkSource source,
                              std::function<void(Result<LinkOffer>)> done) {
   const handoff::LinkId link{link_ids_()};
-  links_[link] = {.prefill_worker = prefill_worker, .layout = source.layout};
-  receiver_.open_link(link, std::move(prefill_worker), source,
+  std::string name = peer.prefill_worker;
+  links_[link] = {.peer = std::move(peer), .layout = source.layout};
+  receiver_.open_link(link, std::move(name), source,
                       [this, link, done = std::move(done)](Result<LinkOffer> offer) {
                         if (offer.ok()) {
                           offer->name = options_.name;
@@ -95,7 +97,7 @@ void DecodeGroup::link_up(handoff::LinkId id) {
   if (link == links_.end()) return;
   link->second.state = LinkState::kUp;
   protocol_.on_link_up(
-      id, {.name = link->second.prefill_worker, .can_fence = receiver_.can_fence()}, now_us());
+      id, {.name = link->second.peer.prefill_worker, .can_fence = receiver_.can_fence()}, now_us());
   rearm();
 }
 
@@ -107,14 +109,30 @@ void DecodeGroup::link_lost(handoff::LinkId id) {
     links_.erase(link);
   } else {
     // What the protocol has lost itself is being fenced.
+    link->second.state = LinkState::kLost;
     protocol_.on_link_lost(id, now_us());
+    watch_end(id);
     rearm();
   }
 }
 
+/// Where nothing is fenced, a lost peer's writes end with its process.
+void DecodeGroup::watch_end(handoff::LinkId id) {
+  const auto link = links_.find(id);
+  if (receiver_.can_fence() || link == links_.end() || !link->second.peer.has_ended) return;
+  if (!link->second.peer.has_ended()) {
+    timers_.after(kEndLooks, [this, id] { watch_end(id); });
+    return;
+  }
+  receiver_.forget(id);
+  links_.erase(link);
+  protocol_.on_process_gone(id, now_us());
+  rearm();
+}
+
 bool DecodeGroup::is_closing_link(const std::string& prefill_worker) const {
   return receiver_.can_fence() && std::ranges::any_of(links_, [&](const auto& item) {
-           return item.second.prefill_worker == prefill_worker;
+           return item.second.peer.prefill_worker == prefill_worker;
          });
 }
 
@@ -242,7 +260,7 @@ std::optional<handoff::LinkId> DecodeGroup::choose_link(const Request& request) 
   std::vector<handoff::LinkId> up;
   for (const auto& [id, link] : links_) {
     if (!protocol_.is_up(id)) continue;
-    if (link.prefill_worker == request.wish.prefill_worker && request.attempts == 0) return id;
+    if (link.peer.prefill_worker == request.wish.prefill_worker && request.attempts == 0) return id;
     up.push_back(id);
   }
   if (up.empty()) return std::nullopt;

@@ -41,14 +41,15 @@ class DecodeGroup final : public ReservationEvents,
   /// `import` is the engine's; `executor` and `import` outlive this.
   DecodeGroup(Options options, engine::KvImport& import, kv::KvLayout layout,
               std::vector<DataRank> ranks, io::Executor& executor, Send send, Break break_link);
-  ~DecodeGroup() override;
 
   const kv::KvLayout& layout() const { return receiver_.layout(); }
 
-  // Links, which the handshake makes.
+  struct Peer {
+    std::string prefill_worker;
+    std::function<bool()> has_ended;  ///< its process; none when that cannot be known here
+  };
   /// Opens the group's memory for a prefill worker; `done` gets the offer to send to it.
-  void offer_link(std::string prefill_worker, LinkSource source,
-                  std::function<void(Result<LinkOffer>)> done);
+  void offer_link(Peer peer, LinkSource source, std::function<void(Result<LinkOffer>)> done);
   /// The prefill worker has taken the offer.
   void link_up(handoff::LinkId link);
   /// The offer was not taken, or the connection has ended.
@@ -80,7 +81,7 @@ class DecodeGroup final : public ReservationEvents,
  private:
   enum class LinkState { kOffered, kUp, kLost };
   struct Link {
-    std::string prefill_worker;
+    Peer peer;
     kv::KvLayout layout;  ///< of the source
     LinkState state = LinkState::kOffered;
   };
@@ -124,6 +125,7 @@ class DecodeGroup final : public ReservationEvents,
   void on_armed(handoff::Immediate immediate, const Result<void>& armed);
   void end_if_released(handoff::Key key);
   void break_links();
+  void watch_end(handoff::LinkId link);
   void rearm();
   int64_t now_us() const;
 

@@ -1,5 +1,6 @@
 // Goal: what a decode group does before a hand-off begins: it waits for a stretch of sidecars that
-// is long enough, in turn, until its time is over. Method: a group in virtual time without a
+// is long enough, in turn, until its time is over; and what of a writer that cannot be fenced.
+// Method: a group in virtual time without a
 // prefill worker; the test says what that one would.
 #include "cluster/decode_group.h"
 
@@ -32,13 +33,14 @@ const kv::KvLayout kLayout{.element = kv::KvElement::kF32,
                            .rank_heads = kv::KvLayout::even_heads(1, 1)};
 
 struct Fixture : ::testing::Test, engine::KvImport {
-  Fixture() {
+  explicit Fixture(bool can_fence = true) : fences(can_fence) {
     group = std::make_unique<DecodeGroup>(
         options(), *this, kLayout, ranks(), executor,
         [this](const Message& message) { on_message(message); }, [](handoff::LinkId) {});
     // Nobody writes, so its own address does for the writer's.
     const LinkSource source{.layout = kLayout, .ranks = {address}};
-    group->offer_link("p0", source, [this](Result<LinkOffer> offer) {
+    const DecodeGroup::Peer peer{"p0", [this] { return has_ended; }};
+    group->offer_link(peer, source, [this](Result<LinkOffer> offer) {
       ASSERT_TRUE(offer.ok()) << offer.error().what;
       link = offer->link;
       group->link_up(link);
@@ -63,7 +65,7 @@ struct Fixture : ::testing::Test, engine::KvImport {
           std::move(engine), executor, transfer::ExecutorDriverOptions{}));
     };
     std::vector<std::unique_ptr<transfer::Rail>> rails;
-    rails.push_back(fabric.make_rail({.name = "d0"}));
+    rails.push_back(fabric.make_rail({.name = "d0", .can_fence = fences}));
     std::vector<DataRank> ranks;
     ranks.push_back(open_data_rank(memory, std::move(rails), options).value());
     address = ranks.front().address;
@@ -102,6 +104,8 @@ struct Fixture : ::testing::Test, engine::KvImport {
   }
   void drained(ImportId import) override { ended.push_back(import.value); }
 
+  const bool fences;
+  bool has_ended = false;  // the prefill worker
   io::VirtualExecutor executor;
   transfer::LoopbackFabric fabric{1, [this] { return executor.now(); }};
   testing::PlainKvRank memory{kLayout, 0};
@@ -158,6 +162,31 @@ TEST_F(Gaps, WhatWaitsTooLongFails) {
   EXPECT_EQ(failure.code, Code::kDeadlineExceeded) << failure.what;
   EXPECT_EQ(ended, Numbers{4});
   EXPECT_EQ(starts.size(), 4u) << "the one behind it had room all the time";
+}
+
+struct WithoutFence : Fixture {
+  WithoutFence() : Fixture(false) {}
+};
+
+TEST_F(WithoutFence, PagesOfALostLinkRestUntilTheWritersProcessHasEnded) {
+  reserve(1, 2);
+  group->link_lost(link);
+  executor.run_for(60s);
+  EXPECT_EQ(failures, Numbers{1});
+  EXPECT_EQ(ended, Numbers{}) << "it is stopped, perhaps, and may go on";
+  has_ended = true;
+  executor.run_for(100ms);
+  EXPECT_EQ(ended, Numbers{1});
+  EXPECT_EQ(group->quarantined_pages(), 0u);
+}
+
+TEST_F(WithoutFence, PagesOfADeadWriterAreFreeAtOnce) {
+  reserve(1, 2);
+  has_ended = true;
+  group->link_lost(link);
+  executor.run_for(1ms);
+  EXPECT_EQ(failures, Numbers{1});
+  EXPECT_EQ(ended, Numbers{1});
 }
 
 }  // namespace

@@ -233,8 +233,9 @@ void DecodeWorker::on_welcome(rpc::ConnectionId connection, Result<std::string> 
   if (mismatches_.erase(worker->second) > 0) {
     for (const rpc::ConnectionId router : routers_) tell_mismatch(router, worker->second, "");
   }
+  const auto has_ended = options_.watch(welcome->process);
   for (size_t group = 0; group < groups_.size(); ++group) {
-    groups_[group].handoffs->offer_link(worker->second, welcome->source,
+    groups_[group].handoffs->offer_link({worker->second, has_ended}, welcome->source,
                                         [this, connection, group](Result<LinkOffer> offer) {
                                           if (offer.ok()) {
                                             offer_link(connection, group, *offer);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -30,6 +31,10 @@ class DecodeWorker final : public rpc::ChannelEvents, public rpc::MembershipEven
     std::chrono::milliseconds handshake_max{10'000};
     std::chrono::milliseconds handshake_again{200};  ///< after one that failed
     DecodeGroup::Options group;                      ///< but for its name
+    /// Makes what says whether a prefill worker's process has ended, or nothing where it cannot be
+    /// known: on another host.
+    std::function<std::function<bool()>(const io::ProcessName&)> watch =
+        [](const io::ProcessName&) { return nullptr; };
   };
   struct Group {
     engine::EngineClient* engine = nullptr;

@@ -82,7 +82,9 @@ void PrefillWorker::welcome(rpc::ConnectionId connection, rpc::CallId call, cons
   const Result<void> match = check_match(hello, options_.self);
   if (!match.ok()) return channel_->reply(connection, call, match.error());
   channel_->reply(connection, call,
-                  encode(Welcome{.source = group_.source(), .generation = options_.generation}));
+                  encode(Welcome{.source = group_.source(),
+                                 .generation = options_.generation,
+                                 .process = options_.process}));
 }
 
 void PrefillWorker::take_offer(rpc::ConnectionId connection, rpc::CallId call, LinkOffer offer) {

@@ -18,6 +18,7 @@ class PrefillWorker final : public rpc::ChannelEvents {
   struct Options {
     Hello self;  ///< what this worker runs; its layout is the group's
     uint64_t generation = 0;
+    io::ProcessName process;  ///< this one
     handoff::MessageLimits limits;
     std::chrono::milliseconds report_every{500};
     handoff::Prefiller::Options protocol;

@@ -35,6 +35,24 @@ TEST(ProcessWatch, SeesTheEndBeforeAndAfterItIsAskedFor) {
   EXPECT_EQ(late.error().code, Code::kNotFound);
 }
 
+TEST(ProcessWatch, FindsAProcessByItsNameOnThisHostOnly) {
+  const auto own = own_process_name();
+  ASSERT_TRUE(own.ok()) << own.error().what;
+  EXPECT_EQ(*own, *own_process_name());
+  const auto watch = ProcessWatch::open(*own);
+  ASSERT_TRUE(watch.ok()) << watch.error().what;
+  EXPECT_FALSE(watch->has_ended());
+  const auto code_of = [&](auto change) {
+    ProcessName other = *own;
+    change(other);
+    const auto none = ProcessWatch::open(other);
+    return none.ok() ? Code::kInternal : none.error().code;
+  };
+  EXPECT_EQ(code_of([](ProcessName& name) { name.boot += "0"; }), Code::kNotFound);
+  EXPECT_EQ(code_of([](ProcessName& name) { name.id_namespace += 1; }), Code::kNotFound);
+  EXPECT_EQ(code_of([](ProcessName& name) { name.started_ticks -= 1; }), Code::kNotFound);
+}
+
 void handler(int) {}
 
 bool has_handler() {

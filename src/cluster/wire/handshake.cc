@@ -158,6 +158,10 @@ std::string encode(const Welcome& welcome) {
   writer.put_list(welcome.source.ranks,
                   [&](const transfer::EngineAddress& address) { put_transfer(writer, address); });
   writer.put(welcome.generation);
+  writer.put_text(welcome.process.boot);
+  writer.put(welcome.process.id_namespace);
+  writer.put(welcome.process.started_ticks);
+  writer.put(static_cast<uint32_t>(welcome.process.id));
   return writer.take();
 }
 
@@ -170,6 +174,12 @@ Result<Welcome> decode_welcome(std::string_view bytes, const WireLimits& limits)
       limits.list_max, 4, [&] { return take_transfer(reader, transfer::decode_address); });
   reader.require(welcome.source.ranks.size() == welcome.source.layout.ranks_count());
   welcome.generation = reader.take<uint64_t>();
+  welcome.process.boot = reader.take_text(limits.text_bytes_max);
+  welcome.process.id_namespace = reader.take<uint64_t>();
+  welcome.process.started_ticks = reader.take<uint64_t>();
+  const auto id = reader.take<uint32_t>();
+  reader.require(id <= INT32_MAX);
+  welcome.process.id = static_cast<int32_t>(id);
   if (!reader.is_at_end()) return malformed();
   return welcome;
 }

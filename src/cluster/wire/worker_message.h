@@ -12,6 +12,7 @@
 #include "cluster/delivery/link_offer.h"
 #include "engine/request.h"
 #include "engine/status.h"
+#include "io/process.h"
 
 namespace tandem::cluster {
 
@@ -86,6 +87,7 @@ struct Hello {
 struct Welcome {
   LinkSource source;
   uint64_t generation = 0;  ///< of the prefill worker's process
+  io::ProcessName process;  ///< for those on its host; no boot: it does not know
 };
 
 /// kFailedPrecondition names all fields that differ and must not, with both values: build, model,

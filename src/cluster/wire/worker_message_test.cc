@@ -206,7 +206,9 @@ TEST(WorkerMessage, EveryFieldTravels) {
   expect_every_field<Welcome>(
       some_welcome(),
       {[](Welcome& w) { w.generation = 4; }, [](Welcome& w) { w.source.layout.layers = 5; },
-       [](Welcome& w) { w.source.ranks[1].rails[0] = {std::byte{7}}; }});
+       [](Welcome& w) { w.source.ranks[1].rails[0] = {std::byte{7}}; },
+       [](Welcome& w) { w.process.boot = "b"; }, [](Welcome& w) { w.process.id_namespace = 5; },
+       [](Welcome& w) { w.process.started_ticks = 6; }, [](Welcome& w) { w.process.id = 7; }});
   expect_every_field<WorkerMessage>(Mismatched{}, {[](Mismatched& m) { m.prefill_worker = "p"; },
                                                    [](Mismatched& m) { m.reason = "p"; }});
   expect_every_field<WorkerMessage>(CancelRequest{},
