@@ -5,15 +5,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/bench_verbs.h"
 #include "apps/output_file.h"
+#include "apps/reshard_side.h"
 #include "apps/transfer_side.h"
 
 namespace tandem::apps {
@@ -21,14 +24,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::string_view kReshard = "reshard";
+
 struct TransferBenchOptions {
   TransferSide::Options side;
-  std::vector<std::string> kinds{"single", "paged", "scatter"};
+  std::vector<std::string> kinds{"single", "paged", "scatter", "reshard"};
   std::vector<uint64_t> sizes{1024, 4096, 16384, 32768, 65536, 262144, 1048576, 4194304, 33554432};
   uint32_t rounds = 15;
+  uint32_t reshard_rounds = 61;
   std::string listen;
   std::string connect;
   std::string json;
+
+  bool reshards() const { return std::ranges::find(kinds, kReshard) != kinds.end(); }
+  ReshardSide::Options reshard() const { return {side.network, side.writes_max}; }
 };
 
 /// A round takes about this many bytes, but no more slices than are done in a moment.
@@ -107,6 +116,49 @@ Json report(const Cell& cell) {
           {"ratio", cell.ratio}};
 }
 
+/// What a round takes in one way, beside the same bytes between equal shardings.
+struct ReshardCell {
+  std::string_view onto;
+  double gb_s = 0;   ///< of the median round
+  double ratio = 0;  ///< within one round; the median
+};
+
+Result<std::vector<ReshardCell>> measure_reshard(ReshardSide& side, uint32_t rounds) {
+  constexpr std::array ways{Reshard::kEqual, Reshard::kOneRank, Reshard::kDataParallel};
+  constexpr std::array<std::string_view, ways.size()> names{"4 equal", "1", "4 data-parallel"};
+  constexpr double giga_bytes = static_cast<double>(ReshardShape::kMoveBytes) / 1e9;
+  std::array<std::vector<double>, ways.size()> speeds, ratios;
+  for (uint32_t i = 0; i < rounds + 1; ++i) {
+    std::array<double, ways.size()> seconds{};
+    for (size_t j = 0; j < ways.size(); ++j) {
+      // The order changes, so that none has always the warmer caches.
+      const size_t way = (i + j) % ways.size();
+      seconds[way] = TANDEM_TRY(side.write(ways[way]));
+    }
+    if (i == 0) continue;  // connects and touches memory
+    for (size_t way = 0; way < ways.size(); ++way) {
+      speeds[way].push_back(giga_bytes / seconds[way]);
+      ratios[way].push_back(seconds[0] / seconds[way]);
+    }
+  }
+  std::vector<ReshardCell> cells;
+  for (size_t way = 0; way < ways.size(); ++way) {
+    cells.push_back({names[way], percentile(speeds[way], 0.5), percentile(ratios[way], 0.5)});
+  }
+  return cells;
+}
+
+Json report(const ReshardCell& cell) {
+  fmt::print("{:<8} {:>9} {:>8.3f}   from 4 ranks onto {:<15} {:>6.1f} % of equal\n", kReshard,
+             ReshardShape::kSliceBytes, cell.gb_s, cell.onto, 100 * cell.ratio);
+  std::fflush(stdout);
+  return {{"kind", kReshard},
+          {"bytes", ReshardShape::kSliceBytes},
+          {"onto", cell.onto},
+          {"gb_s", cell.gb_s},
+          {"ratio", cell.ratio}};
+}
+
 Result<void> run_source(const TransferBenchOptions& options, TransferControl& control) {
   std::optional<OutputFile> file;
   if (!options.json.empty()) file = TANDEM_TRY(OutputFile::create(options.json));
@@ -116,23 +168,37 @@ Result<void> run_source(const TransferBenchOptions& options, TransferControl& co
              options.side.network.provider, where, options.side.writes_max);
   fmt::print("{:<8} {:>9} {:>8} {:>9} {:>10} {:>10} {:>8} {:>10} {:>8}\n", "", "bytes", "GB/s",
              "op/s", "p50 us", "p99 us", "bare", "bare p50", "of bare");
+  const auto write_line = [&](Json line) {
+    line.update({{"provider", options.side.network.provider},
+                 {"window", options.side.writes_max},
+                 {"to", where},
+                 {"version", TANDEM_VERSION}});
+    if (file) file->stream() << line.dump() << "\n";
+  };
   for (const std::string& kind : options.kinds) {
+    if (kind == kReshard) continue;
     for (const uint64_t bytes : options.sizes) {
-      Json line = report(TANDEM_TRY(measure(*side, kind, bytes, options.rounds)));
-      line.update({{"provider", options.side.network.provider},
-                   {"window", options.side.writes_max},
-                   {"to", where},
-                   {"version", TANDEM_VERSION}});
-      if (file) file->stream() << line.dump() << "\n";
+      write_line(report(TANDEM_TRY(measure(*side, kind, bytes, options.rounds))));
     }
   }
   TANDEM_TRY(side->finish());
+  TANDEM_TRY(control.send_value(options.reshards()));
+  if (options.reshards()) {
+    const auto ranks = TANDEM_TRY(ReshardSide::meet(options.reshard(), control));
+    for (const ReshardCell& cell : TANDEM_TRY(measure_reshard(*ranks, options.reshard_rounds))) {
+      write_line(report(cell));
+    }
+    TANDEM_TRY(ranks->finish());
+  }
   return file ? file->finish() : Result<void>();
 }
 
 Result<void> run_target(const TransferBenchOptions& options, TransferControl& control) {
   const auto side = TANDEM_TRY(TransferSide::meet(options.side, control));
-  return side->serve();
+  TANDEM_TRY(side->serve());
+  if (!TANDEM_TRY(control.receive_value<bool>())) return {};
+  const auto ranks = TANDEM_TRY(ReshardSide::meet(options.reshard(), control));
+  return ranks->serve();
 }
 
 Result<void> listen(const TransferBenchOptions& options) {
@@ -207,12 +273,15 @@ Verb add_bench_transfer(CLI::App& bench) {
                    "interface or address of this host to use; none: the first");
   verb->add_option("--kinds", options->kinds, "which to measure")
       ->delimiter(',')
-      ->check(CLI::IsMember({"single", "paged", "scatter"}));
+      ->check(CLI::IsMember({"single", "paged", "scatter", "reshard"}));
   verb->add_option("--sizes", options->sizes, "bytes of a slice")->delimiter(',');
   verb->add_option("--window", options->side.writes_max, "writes that may be under way")
       ->check(CLI::Range(1, 256));
   verb->add_option("--rounds", options->rounds,
                    "measurements of a cell and of the bare loop, by turns; the medians count")
+      ->check(CLI::Range(1, 1000));
+  verb->add_option("--reshard-rounds", options->reshard_rounds,
+                   "measurements of every way of kind reshard, by turns; the medians count")
       ->check(CLI::Range(1, 1000));
   verb->add_option("--listen", options->listen, "be the target for another host: address:port");
   verb->add_option("--connect", options->connect, "write to the target that listens there");

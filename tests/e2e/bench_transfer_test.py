@@ -27,7 +27,8 @@ class BenchTransfer(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "lines.json"
             sizes = ",".join(map(str, SIZES))
-            done = run("bench", "transfer", "--rounds", 1, "--sizes", sizes, "--json", path, *flags)
+            tiny = ("--rounds", 1, "--reshard-rounds", 1, "--sizes", sizes)
+            done = run("bench", "transfer", *tiny, "--json", path, *flags)
             self.assertEqual(done.returncode, 0, done.stderr)
             return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -40,12 +41,23 @@ class BenchTransfer(unittest.TestCase):
             for number in ("gb_s", "ops_s", "us_p50", "us_p99", "bare_gb_s", "ratio"):
                 self.assertGreater(line[number], 0, line)
 
+    def check_reshard(self, lines):
+        self.assertEqual(
+            [(line["kind"], line["bytes"], line["onto"]) for line in lines],
+            [("reshard", 65536, onto) for onto in ("4 equal", "1", "4 data-parallel")],
+        )
+        self.assertEqual(lines[0]["ratio"], 1)
+        for line in lines:
+            self.assertGreater(line["gb_s"], 0, line)
+            self.assertGreater(line["ratio"], 0, line)
+
     def test_every_kind_over_shm_and_tcp(self):
         for provider in ("shm", "tcp"):
             with self.subTest(provider):
                 before = shared_memory()
                 lines = self.measure("--provider", provider)
-                self.check(lines, ("single", "paged", "scatter"))
+                self.check(lines[:-3], ("single", "paged", "scatter"))
+                self.check_reshard(lines[-3:])
                 self.assertLessEqual(shared_memory(), before)
 
     def test_two_programs_meet_at_an_address(self):
