@@ -13,7 +13,8 @@
 namespace tandem::apps {
 
 Result<std::vector<cluster::DataRank>> open_data_ranks(const engine::RankSet::Group& group,
-                                                       const transfer::LibfabricOptions& network) {
+                                                       const transfer::LibfabricOptions& network,
+                                                       WorkerTaps& taps) {
   uint64_t records = 0;
   for (uint32_t rank = 0; rank < group.layout.ranks_count(); ++rank) {
     records = std::max(records, kv::sidecar_records_max(group.layout, rank));
@@ -21,7 +22,8 @@ Result<std::vector<cluster::DataRank>> open_data_ranks(const engine::RankSet::Gr
   std::vector<cluster::DataRank> ranks;
   for (size_t i = 0; i < group.ranks.size(); ++i) {
     std::vector<std::unique_ptr<transfer::Rail>> rails;
-    rails.push_back(TANDEM_TRY(transfer::create_libfabric_rail({.network = network})));
+    rails.push_back(
+        TANDEM_TRY(taps.rail(TANDEM_TRY(transfer::create_libfabric_rail({.network = network})))));
     cluster::DataRankOptions options;
     const size_t number = static_cast<size_t>(group.index) * group.ranks.size() + i;
     options.engine.name = fmt::format("rank {}", number);

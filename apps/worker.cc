@@ -18,6 +18,7 @@
 #include "apps/model_fingerprint.h"
 #include "apps/run_engine.h"
 #include "apps/run_ranks.h"
+#include "apps/run_worker.h"
 #include "apps/signal_thread.h"
 #include "apps/verbs.h"
 #include "cluster/decode_worker.h"
@@ -31,14 +32,9 @@
 namespace tandem::apps {
 namespace {
 
-struct Options {
-  LoadOptions load;
-  EngineOptions engine;
-  LayoutOptions layout;
-  WorkerOptions worker;
-
-  bool decodes() const { return worker.member_role() == rpc::Role::kDecode; }
-};
+bool decodes(const WorkerRun& options) {
+  return options.worker.member_role() == rpc::Role::kDecode;
+}
 
 /// The thread of the worker's cluster part, and what engines tell it. Made before the engines,
 /// which need it, and destroyed after them, as they tell the ends of what lives.
@@ -113,8 +109,8 @@ class NobodyElse final : public rpc::MembershipEvents {
   void on_left(const rpc::Member&) override {}
 };
 
-Result<void> check_role(const Options& options) {
-  if (!options.decodes() && options.layout.layout.data_parallel > 1) {
+Result<void> check_role(const WorkerRun& options) {
+  if (!decodes(options) && options.layout.layout.data_parallel > 1) {
     return make_error(Code::kInvalidArgument,
                       "--data-parallel-size: a prefill worker is one group; start more workers, or "
                       "use --tensor-parallel-size");
@@ -126,7 +122,7 @@ Result<void> check_role(const Options& options) {
   return {};
 }
 
-Result<cluster::Hello> hello_of(const Options& options, const ModelFolder& folder,
+Result<cluster::Hello> hello_of(const WorkerRun& options, const ModelFolder& folder,
                                 const engine::Limits& limits, const kv::KvLayout& layout) {
   auto source = TANDEM_TRY(model::SafetensorsSource::open(folder.files.folder));
   cluster::Hello hello;
@@ -142,7 +138,7 @@ Result<cluster::Hello> hello_of(const Options& options, const ModelFolder& folde
 
 /// Serves until it is told to end, and has.
 template <typename Worker>
-Result<void> serve(const Options& options, Worker& worker, ClusterNetwork& network, Desk& desk,
+Result<void> serve(const WorkerRun& options, Worker& worker, ClusterNetwork& network, Desk& desk,
                    Stop& stop) {
   worker.start(network.channel());
   rpc::Member self;
@@ -190,13 +186,13 @@ std::function<bool()> watch(const io::ProcessName& process) {
   return [shared] { return shared->has_ended(); };
 }
 
-Result<void> decode(const Options& options, cluster::Hello hello, const engine::Limits& limits,
-                    engine::RankSet& set, Desk& desk, Stop& stop) {
+Result<void> decode(const WorkerRun& options, cluster::Hello hello, const engine::Limits& limits,
+                    engine::RankSet& set, Desk& desk, Stop& stop, WorkerTaps& taps) {
   std::vector<cluster::DecodeWorker::Group> groups;
   for (const engine::RankSet::Group& group : set.groups()) {
     groups.push_back({.engine = group.engine,
-                      .imports = group.engine,
-                      .ranks = TANDEM_TRY(open_data_ranks(group, options.worker.data))});
+                      .imports = &taps.imports(*group.engine),
+                      .ranks = TANDEM_TRY(open_data_ranks(group, options.worker.data, taps))});
   }
   cluster::DecodeWorker::Options own;
   own.name = options.worker.name;
@@ -214,8 +210,8 @@ Result<void> decode(const Options& options, cluster::Hello hello, const engine::
   return serve(options, worker, *network, desk, stop);
 }
 
-Result<void> prefill(const Options& options, cluster::Hello hello, const engine::Limits& limits,
-                     engine::RankSet& set, Desk& desk, Stop& stop) {
+Result<void> prefill(const WorkerRun& options, cluster::Hello hello, const engine::Limits& limits,
+                     engine::RankSet& set, Desk& desk, Stop& stop, WorkerTaps& taps) {
   const engine::RankSet::Group& group = set.groups().front();
   cluster::PrefillWorker::Options own;
   own.self = std::move(hello);
@@ -224,7 +220,7 @@ Result<void> prefill(const Options& options, cluster::Hello hello, const engine:
   own.limits = message_limits(limits);
   cluster::PrefillWorker worker(
       std::move(own), {.client = group.engine, .exports = group.engine, .events = &desk.events()},
-      TANDEM_TRY(open_data_ranks(group, options.worker.data)), desk.loop());
+      TANDEM_TRY(open_data_ranks(group, options.worker.data, taps)), desk.loop());
   desk.exports().connect(worker.exports());
   NobodyElse nobody;
   auto network =
@@ -232,7 +228,9 @@ Result<void> prefill(const Options& options, cluster::Hello hello, const engine:
   return serve(options, worker, *network, desk, stop);
 }
 
-Result<void> work(const Options& options) {
+}  // namespace
+
+Result<void> run_worker(const WorkerRun& options, WorkerTaps& taps) {
   if (options.worker.parent_process_id != 0) {
     TANDEM_TRY(die_with_parent(options.worker.parent_process_id));
   }
@@ -243,31 +241,34 @@ Result<void> work(const Options& options) {
   const engine::Limits limits =
       with_handoffs(TANDEM_TRY(limits_of(options.engine, folder)), options.worker.handoffs);
   HandoffUse handoffs;
-  handoffs.receives_kv = options.decodes();
+  handoffs.receives_kv = decodes(options);
   handoffs.ports = [&](int group) {
-    if (!options.decodes()) return engine::RankSet::GroupPorts{.observer = &desk.exports()};
-    return engine::RankSet::GroupPorts{.source = &desk.reservations(static_cast<size_t>(group))};
+    if (!decodes(options))
+      return engine::RankSet::GroupPorts{.observer = &taps.observer(desk.exports())};
+    return engine::RankSet::GroupPorts{
+        .source = &taps.source(desk.reservations(static_cast<size_t>(group)))};
   };
   const RunningRanks running = TANDEM_TRY(start_ranks(
       folder, options.load.device, options.layout, limits,
       [&desk](const Error& error) { desk.fail(error); }, handoffs));
   engine::RankSet& set = *running.set;
   cluster::Hello hello = TANDEM_TRY(hello_of(options, folder, limits, set.groups().front().layout));
-  return options.decodes() ? decode(options, std::move(hello), limits, set, desk, stop)
-                           : prefill(options, std::move(hello), limits, set, desk, stop);
+  return decodes(options) ? decode(options, std::move(hello), limits, set, desk, stop, taps)
+                          : prefill(options, std::move(hello), limits, set, desk, stop, taps);
 }
 
-}  // namespace
-
 Verb add_worker(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<WorkerRun>();
   CLI::App* verb = app.add_subcommand("worker", "compute prompts or generate, for a cluster");
   add_load_flags(*verb, options->load);
   add_engine_flags(*verb, options->engine);
   add_queue_flags(*verb, options->engine);
   add_layout_flags(*verb, options->layout);
   add_worker_flags(*verb, options->worker);
-  return [options] { return work(*options); };
+  return [options] {
+    WorkerTaps none;
+    return run_worker(*options, none);
+  };
 }
 
 }  // namespace tandem::apps
